@@ -21,6 +21,7 @@ from localctx.store.store import Store, store_errors
 from localctx.ui.running.batch_runs import BatchRuns
 from localctx.ui.running.model_downloads import ModelDownloads
 from localctx.ui.running.running_answers import RunningAnswers
+from localctx.ui.running.tab_reading import TabReading
 from localctx.ui.running.tab_readings import TabReadings
 from localctx.ui.running.table_keeper import TableKeeper
 
@@ -61,9 +62,7 @@ class AppWindow:
         self.batches = BatchRuns(self.answer_worker, max_parallel)
         self.answers = RunningAnswers()
         self.downloads = ModelDownloads()
-        self.readings = TabReadings(
-            lambda: self.settings, self.library_worker, self.answer_worker, lambda: self.indexer.wake()
-        )
+        self.readings = TabReadings(self._make_reading)
         self.watcher = FolderWatcher(lambda: self.settings, self.library_worker, self.answer_worker)
         self.table = TableKeeper(lambda: self.settings, self.store, self.batches, lambda: self.watcher.why_not_read())
         self.indexer = BackgroundIndexer(lambda: self.settings, self.library_worker)
@@ -163,6 +162,9 @@ class AppWindow:
         self.indexer.close()
         for worker in self._workers:
             worker.close()
+
+    def _make_reading(self) -> TabReading:
+        return TabReading(lambda: self.settings, self.library_worker, self.answer_worker, self.indexer.wake)
 
     @property
     def _workers(self) -> tuple[EngineWorker, ...]:

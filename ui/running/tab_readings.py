@@ -3,22 +3,14 @@
 import threading
 from collections.abc import Callable
 
-from localctx.serving.worker import EngineWorker
-from localctx.settings import Settings
 from localctx.ui.running.tab_reading import TabReading
 
 
 class TabReadings:
-    """One ``TabReading`` per tab, created on first use."""
+    """One ``TabReading`` per tab, created by ``make`` on first use."""
 
-    def __init__(
-        self,
-        settings: Callable[[], Settings],
-        library_worker: EngineWorker,
-        answer_worker: EngineWorker,
-        on_end: Callable[[], None],
-    ) -> None:
-        self._make = lambda: TabReading(settings, library_worker, answer_worker, on_end)
+    def __init__(self, make: Callable[[], TabReading]) -> None:
+        self._make = make
         self._readings: dict[str, TabReading] = {}
         self._changed = threading.Lock()
 
