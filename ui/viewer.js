@@ -2,7 +2,7 @@
   const NARROW = matchMedia("(max-width: 900px)")
   const WAIT = 300  // milliseconds between the last letter typed into the search and the search
   const OPENERS = ".lc-open-source[data-document]"
-  const GROUPS = ".lc-answer, .lc-result, #hits"  // whose openers are the sources of one answer, or hits
+  const GROUPS = ".lc-answer, #hits"  // whose openers are the sources of one answer, or hits
   const BLOCKS = ".lc-set-markdown, ul, ol, li, blockquote, table, tr"
   const SVG = "http://www.w3.org/2000/svg"
 
@@ -496,17 +496,10 @@
   }, true)  // before Esc stops an answer
   NARROW.addEventListener("change", over)
 
-  const openerOf = (event) => event.target.closest?.(OPENERS)
   document.addEventListener("click", (event) => {
-    const target = openerOf(event)
+    const target = event.target.closest?.(OPENERS)
     if (!target) return
     event.preventDefault()
     open(target)
   }, true)
-  document.addEventListener("keydown", (event) => {
-    const target = openerOf(event)
-    if (!target || (event.key !== "Enter" && event.key !== " ") || target.matches("button, a")) return
-    event.preventDefault()
-    open(target)
-  })
 }
