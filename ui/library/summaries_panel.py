@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -113,9 +114,9 @@ class SummariesPanel:
         self.kept.input(self._keep, [self.kept, collection], outputs, **EVENT_OPTIONS)
         self.seen.click(self._note_seen, self.changes, outputs, **EVENT_OPTIONS)
         chats.apply(self._summarize_chat, None, outputs, **EVENT_OPTIONS).then(None, js=_SHOW_PAGE)
-        for button, change in ((self.again, self._batches.retry), (self.close, self._close)):
-            button.click(self._changer(change), None, outputs, **EVENT_OPTIONS)
-        self.pause.click(self._changer(self._pause_or_resume), None, outputs, **EVENT_OPTIONS)
+        changes = ((self.again, self._batches.retry), (self.close, self._close), (self.pause, self._pause_or_resume))
+        for button, change in changes:
+            button.click(partial(self._guarded, change), None, outputs, **EVENT_OPTIONS)
         self.save.click(self._export, None, self.file, **EVENT_OPTIONS).then(None, js=_CLICK_DOWNLOAD)
 
     def _items(self, documents: Sequence[str]) -> Iterator[BatchItem]:
@@ -203,13 +204,6 @@ class SummariesPanel:
     def news(self, shown: int) -> Updates:
         """Returns the updates of ``show`` if the batch is not at the version ``shown`` any more, else {}."""
         return self.show() if shown != self._batches.version else {}
-
-    def _changer(self, change: Callable[[], None]) -> Callable[[], Updates]:
-        def run() -> Updates:
-            change()
-            return self.show()
-
-        return run
 
     def _pause_or_resume(self) -> None:
         if self._batches.running:
