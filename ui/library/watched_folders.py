@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from localctx.serving.watch_status import FolderStatus, WatchStatus
+from localctx.store.watch_list import WatchList
 from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.library.add_documents import absolute_path
@@ -17,6 +18,7 @@ from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates
 
 MAX_FAILED = 20  # failed files that are listed by name
 WHEN = (("When this computer is idle", "auto"), ("Always", "always"), ("Never", "off"))
+_CHANGES = {"pause": WatchList.pause, "resume": WatchList.add, "stop": WatchList.remove}
 _ON_CLICK = """
 element.addEventListener('click', event => {
     const button = event.target.closest('button[data-folder]')
@@ -85,30 +87,27 @@ class WatchedFoldersPanel:
         if not typed.strip() or not path.is_dir():
             text = f"{path} is not a folder on this computer." if typed.strip() else "Type the path of a folder first."
             return {self.path: typed, **self._shown(text)}
-        return {self.path: "", **self._apply(lambda watch_list: watch_list.add(str(path)))}
+        return {self.path: "", **self._apply(lambda: self._change_list(WatchList.add, str(path)))}
 
     def _change(self, button: gr.SelectData) -> Updates:
         """Pause, resume or stop watching a folder, as the clicked button says."""
-        actions: dict[str, Callable[[Any], Any]] = {
-            "pause": lambda watch_list: watch_list.pause(button.value),
-            "resume": lambda watch_list: watch_list.add(button.value),
-            "stop": lambda watch_list: watch_list.remove(button.value),
-        }
-        return self._apply(actions[str(button.index)])
+        change = _CHANGES[str(button.index)]
+        return self._apply(lambda: self._change_list(change, button.value))
 
     def _set_when(self, when: str) -> Updates:
-        try:
-            self._window.save_settings({"read_ahead": when})
-        except Exception as e:
-            return self._shown(error_text(e))
-        return self._shown()
+        return self._apply(lambda: self._window.save_settings({"read_ahead": when}))
 
-    def _apply(self, change: Callable[[Any], Any]) -> Updates:
+    def _change_list(self, change: Callable[[WatchList, str], object], path: str) -> None:
+        """Change the stored list of folders at the folder with this path."""
+        with self._window.store() as store:
+            change(store.watch_list, path)
+        self._window.watcher.start()
+        self._window.watcher.wake()
+
+    def _apply(self, change: Callable[[], None]) -> Updates:
+        """Make a change, and show the list of folders and the error of the change."""
         try:
-            with self._window.store() as store:
-                change(store.watch_list)
-            self._window.watcher.start()
-            self._window.watcher.wake()
+            change()
         except Exception as e:
             return self._shown(error_text(e))
         return self._shown()
