@@ -36,6 +36,7 @@ element.addEventListener('click', event => {
     else trigger(kind, { index: 0, value: `${action} ${row.dataset.row}` })
 })
 """  # data-does of an element has two words: the event to trigger, and the action at the start of its value
+_GROUPS = ((0, "Today"), (1, "Yesterday"), (7, "Last 7 days"))  # most days since the last use of a chat
 _MENU = {"edit rename": "Rename", "download Markdown": "Export as Markdown", "download JSON": "Export as JSON"}
 _SUMMARIZE, _DELETE = {"apply summarize": "Summarize its documents"}, {"edit delete": "Delete"}
 
@@ -46,8 +47,8 @@ def chat_list(chats: Sequence[Chat], current: str | None, answering: Collection[
     ``chats`` are sorted by last use, latest first. ``current`` is the id of the open chat. Chats in ``answering`` (ids)
     are marked, because they have a running answer.
     """
-    days = _Days(date.today())
-    groups = groupby(chats, lambda chat: days.group(chat.used))
+    today = date.today()
+    groups = groupby(chats, lambda chat: _day_group(today, chat.used))
     html = "".join(f"<h2>{name}</h2><ul>{''.join(_rows(group, current, answering))}</ul>" for name, group in groups)
     return f'<nav class="lc-chats" aria-label="Chats">{html}</nav>' if html else ""
 
@@ -82,17 +83,9 @@ def _menu(chat: Chat) -> str:
     return f'<details class="lc-more lc-menu">{summary}<div>{buttons}</div></details>'
 
 
-class _Days:
-    """Assigns times to named groups of days, such as Yesterday. The groups are relative to ``today``."""
-
-    def __init__(self, today: date) -> None:
-        self._first = (
-            (today, "Today"),
-            (today - timedelta(days=1), "Yesterday"),
-            (today - timedelta(days=7), "Last 7 days"),
-        )
-
-    def group(self, used: float) -> str:
-        """Returns the name of the group for ``used``, a time in seconds since 1970. Days are in local time."""
-        day = datetime.fromtimestamp(used).date()
-        return next((name for first, name in self._first if day >= first), "Older")
+def _day_group(today: date, used: float) -> str:
+    """Returns the name of the group of days, such as Yesterday, for ``used``, a time in seconds since 1970. Days are in
+    local time.
+    """
+    age = today - datetime.fromtimestamp(used).date()
+    return next((name for days, name in _GROUPS if age <= timedelta(days)), "Older")
