@@ -53,7 +53,7 @@ def plan_line(p: Planned) -> str:
     share = f"{_share(p.reused, p.tokens)} already read" if p.reused else ""
     brackets = ", ".join(filter(None, (seconds, share)))
     line = f"{_what(p)} ({brackets})" if brackets else _what(p)
-    return folded(line, _figures(p), "plan")
+    return f'<div class="lc-status lc-plan" role="status">{escape(line)}{_details(_figures(p))}</div>'
 
 
 def _what(p: Planned) -> str:
@@ -117,19 +117,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h".replace(".0 ", " ")
 
 
-def folded(line: str, details: str, kind: str) -> str:
-    """Returns a status line as HTML, with ``details`` that can be expanded below the line. ``kind`` becomes part of the
-    CSS class.
-    """
-    return f'<div class="lc-status lc-{kind}" role="status">{escape(line)}{_details(details)}</div>'
-
-
 def _details(text: str) -> str:
     return f" <details><summary>Details</summary> <small>{escape(text)}</small></details>"
 
 
 def note(text: str, kind: str = "note") -> str:
-    """Returns a status line as HTML. The ``kind`` is ``note``, ``plan``, ``done`` or ``error``."""
+    """Returns a status line as HTML. The ``kind`` is ``note``, ``done`` or ``error``."""
     role = "alert" if kind == "error" else "status"
     return f'<div class="lc-status lc-{kind}" role="{role}">{escape(text)}</div>'
 

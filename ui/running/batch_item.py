@@ -17,8 +17,7 @@ _LATER = "Waits until this computer is idle"
 STATES = {"later": _LATER, "waiting": "Waiting", "queued": "Waiting", "running": "Reading", "failed": "Failed"}
 """The states of a document that has no result yet, in words."""
 
-ACTIVE = ("queued", "running")
-PENDING = ("waiting", *ACTIVE)
+PENDING = ("waiting", "queued", "running")
 """The states of a document that runs, or is to run without a wait for an idle machine."""
 
 

@@ -11,7 +11,7 @@ from localctx.errors import Cancelled, UsageError, UserError
 from localctx.serving.worker import EngineWorker, EventStream, Queued, SessionJob
 from localctx.store.store import Store
 from localctx.ui.job_events import error_text
-from localctx.ui.running.batch_item import ACTIVE, FINISHED, PENDING, BatchItem
+from localctx.ui.running.batch_item import FINISHED, PENDING, BatchItem
 from localctx.workflows.summary_task import SummaryTask
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -151,11 +151,6 @@ class BatchRuns:
         self.pause()
         for thread in self._threads:
             thread.join()
-
-    @property
-    def busy(self) -> bool:
-        """True if the batch runs, or a document of a paused batch is still being stopped."""
-        return self.running or any(item.state in ACTIVE for item in self.items)
 
     @property
     def paused(self) -> bool:

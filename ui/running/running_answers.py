@@ -85,12 +85,12 @@ class RunningAnswers:
         self._answers: dict[str, RunningAnswer] = {}  # by chat
         self._threads = list[threading.Thread]()
         self._begun = Counter[str]()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def begin(self, answer: RunningAnswer, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> None:
         """Generate an answer by running ``jobs`` in a thread. Raises UsageError if the chat has a running answer."""
         with self._lock:
-            if self._is_running(answer.chat):
+            if self.is_running(answer.chat):
                 raise UsageError("this chat is being answered", "stop that, or wait for its end")
             self._answers[answer.chat] = answer
             self._begun[answer.chat] += 1
@@ -107,8 +107,8 @@ class RunningAnswers:
 
     def is_running(self, chat: str) -> bool:
         """True if a chat has a running answer."""
-        with self._lock:
-            return self._is_running(chat)
+        answer = self.of(chat)
+        return answer is not None and answer.running
 
     def files_of(self, chat: str) -> list[str]:
         """Returns the names of the files that are read for a chat's running answer."""
@@ -124,7 +124,7 @@ class RunningAnswers:
     def chats(self) -> frozenset[str]:
         """The chats with a running answer."""
         with self._lock:
-            return frozenset(chat for chat in self._answers if self._is_running(chat))
+            return frozenset(chat for chat in self._answers if self.is_running(chat))
 
     def note_shown(self, answer: RunningAnswer) -> None:
         """Forget an answer that has ended, because a page has shown its result."""
@@ -150,7 +150,3 @@ class RunningAnswers:
             self.stop(chat)
         for thread in self._threads:
             thread.join()
-
-    def _is_running(self, chat: str) -> bool:
-        answer = self._answers.get(chat)
-        return answer is not None and answer.running

@@ -7,7 +7,7 @@ is cancelled and its pages are kept; afterwards it continues.
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,7 @@ class TabReading:
 
     def want(self, wanted: Wanted) -> None:
         """Set a new target to read ahead. Documents that were already parsed are not parsed again."""
-        wanted = _under(wanted, self._settings())
+        wanted = replace(wanted, settings=self._settings().reading_key)
         with self._changed:
             if wanted == self.state.wanted:
                 return
@@ -259,10 +259,6 @@ def _unread(source: str, document: str) -> ReadDocument:
 def _is(reading: TabReading, state: ReadingState) -> bool:
     """True while ``state`` belongs to the current target, and reading has not ended or been stopped."""
     return reading.state is state and state.busy
-
-
-def _under(wanted: Wanted, settings: Settings) -> Wanted:
-    return Wanted(wanted.files, wanted.documents, wanted.until, wanted.begun, settings.reading_key)
 
 
 def _adding(path: str) -> SessionJob:
