@@ -10,7 +10,7 @@ from clock import wait_until
 from localctx.errors import ModelError
 from localctx.ui.models.model_rows import progress
 from localctx.ui.render import duration
-from localctx.ui.running.model_downloads import ModelDownloads
+from localctx.ui.running.model_downloads import ModelDownload, ModelDownloads
 
 WAIT = 30  # seconds
 
@@ -45,19 +45,24 @@ def downloads(sources) -> Iterator[ModelDownloads]:
     downloads.close()
 
 
+def named(downloads: ModelDownloads, name: str) -> ModelDownload:
+    """Returns the last download of a model."""
+    return next(download for download in downloads.all if download.name == name)
+
+
 def test_one_waits_for_the_other_and_each_is_begun_once(downloads, sources, tmp_path):
     for name in ("one", "two", "one"):
         downloads.start(name, tmp_path)
     assert sources.begun.acquire(timeout=WAIT)
-    wait_until(lambda: downloads.get("one").done == 500)
+    wait_until(lambda: named(downloads, "one").done == 500)
     assert [(d.name, d.state) for d in downloads.all] == [("one", "running"), ("two", "waiting")]
-    assert "Downloading one: 500 B of 1000 B" in progress(downloads.get("one"))
-    assert "two waits for the other download" in progress(downloads.get("two"))
+    assert "Downloading one: 500 B of 1000 B" in progress(named(downloads, "one"))
+    assert "two waits for the other download" in progress(named(downloads, "two"))
     sources.go.set()
     wait_until(lambda: not downloads.busy)
     assert sources.seen == ["one", "two"]
     assert {d.state for d in downloads.all} == {"done"}
-    assert "one is downloaded and checked" in progress(downloads.get("one"))
+    assert "one is downloaded and checked" in progress(named(downloads, "one"))
 
 
 def test_one_that_is_stopped_is_begun_again_when_asked(downloads, sources, tmp_path):
@@ -65,11 +70,11 @@ def test_one_that_is_stopped_is_begun_again_when_asked(downloads, sources, tmp_p
     assert sources.begun.acquire(timeout=WAIT)
     downloads.cancel("one")
     wait_until(lambda: not downloads.busy)
-    assert downloads.get("one").state == "cancelled"
-    assert "the next try continues it" in progress(downloads.get("one"))
+    assert named(downloads, "one").state == "cancelled"
+    assert "the next try continues it" in progress(named(downloads, "one"))
     sources.go.set()
     downloads.start("one", tmp_path)
-    wait_until(lambda: downloads.get("one").state == "done")
+    wait_until(lambda: named(downloads, "one").state == "done")
     assert sources.seen == ["one", "one"]
     downloads.forget("one")
     assert downloads.all == []
@@ -87,14 +92,14 @@ def test_a_failure_is_one_line_and_the_next_download_runs(downloads, sources, tm
     sources.go.set()
     downloads.start("one", tmp_path)
     wait_until(lambda: not downloads.busy)
-    line = progress(downloads.get("one"))
-    assert downloads.get("one").state == "failed"
+    line = progress(named(downloads, "one"))
+    assert named(downloads, "one").state == "failed"
     assert said in line
     assert "<b>" not in line
     assert "\n" not in line
     sources.error = None
     downloads.start("one", tmp_path)
-    wait_until(lambda: downloads.get("one").state == "done")
+    wait_until(lambda: named(downloads, "one").state == "done")
 
 
 def test_a_window_that_is_closed_ends_its_downloads(sources, tmp_path):
@@ -106,7 +111,7 @@ def test_a_window_that_is_closed_ends_its_downloads(sources, tmp_path):
     assert {d.state for d in downloads.all} == {"cancelled"}
     assert sources.seen == ["one"]
     downloads.start("three", tmp_path)
-    assert downloads.get("three") is None
+    assert [d.name for d in downloads.all] == ["one", "two"]
 
 
 @pytest.mark.parametrize(

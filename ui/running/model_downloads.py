@@ -82,11 +82,6 @@ class ModelDownloads:
         """True while any download runs or waits."""
         return any(download.active for download in self.all)
 
-    def get(self, name: str) -> ModelDownload | None:
-        """Returns the last download of a model."""
-        with self._changed:
-            return self._downloads.get(name)
-
     def start(self, name: str, models: Path) -> None:
         """Queue the download of a model into the folder ``models``. It resumes an earlier partial download."""
         with self._changed:
