@@ -3,6 +3,7 @@ searched.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,8 @@ class LibraryPage:
         collections.wire(self.ticked, self._refresh, self._wire_asking)
         self.summaries.wire(self.summarize, self.ticked, _WITH_OPTIONS, self._chat.sidebar.chats, collections.shown)
         self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **SLOW_EVENT_OPTIONS, js=_TICKS))
-        self._refresh(self.pin.click(self._guarded(self._pinner(True)), self.ticked, outputs, **ticked))
-        self._refresh(self.unpin.click(self._guarded(self._pinner(False)), self.ticked, outputs, **ticked))
+        self._refresh(self.pin.click(self._guarded(partial(self._pin, pinned=True)), self.ticked, outputs, **ticked))
+        self._refresh(self.unpin.click(self._guarded(partial(self._pin, pinned=False)), self.ticked, outputs, **ticked))
         self.export.click(self._guarded(self._export), self.ticked, [*outputs, self.exported], **ticked)
         deleting = self.remove.click(self._guarded(self._delete), self.ticked, outputs, **ticked)
         deleting.then(self.deleted.listed, None, self.deleted.chosen, **EVENT_OPTIONS)
@@ -208,15 +209,12 @@ class LibraryPage:
                 lines.append(render.note(error_text(e), "error"))
         yield self._result("".join(lines))
 
-    def _pinner(self, pinned: bool) -> Callable[[str], Updates]:
-        def pin(ticked: str) -> Updates:
-            with self._window.store() as store:
-                for document in filter(store.documents.has, ticked.split()):
-                    store.documents.pin(document, pinned)
-            text = "Pinned: what was read of them is always kept." if pinned else "Unpinned."
-            return self._result(render.note(text if ticked else CHOOSE_FIRST, "done"))
-
-        return pin
+    def _pin(self, ticked: str, pinned: bool) -> Updates:
+        with self._window.store() as store:
+            for document in filter(store.documents.has, ticked.split()):
+                store.documents.pin(document, pinned)
+        text = "Pinned: what was read of them is always kept." if pinned else "Unpinned."
+        return self._result(render.note(text if ticked else CHOOSE_FIRST, "done"))
 
     def _export(self, ticked: str) -> Updates:
         """Write documents to files for download. The files are deleted together with the uploads."""

@@ -100,7 +100,7 @@ class ModelPicker:
         gr.on([self.check.click, self.other.submit], self._check, [self.other], **how)
         self.switch.click(self._switch, [self.pending], **how)
         self.not_now.click(lambda: {self.confirm: gr.update(visible=False), self.pending: ""}, None, **how)
-        self.see_all.click(self._show_all, None, **how)
+        self.see_all.click(self._toggle, [self.mode], **how)
         self.keep.click(self._keep, None, **how)
         self.download.wire(how)
         self.download.timer.tick(self._tick, [self.mode], **how)
@@ -182,9 +182,6 @@ class ModelPicker:
         yield self._show_panel("" if mode == "all" else "all") | {self.said: ""}
         if mode != "all":  # open the panel again, because gradio loses updates of a column that is not drawn yet
             yield self._filled("all") | {self.panel: gr.update(visible=True, elem_classes="")}
-
-    def _show_all(self) -> Iterator[Updates]:
-        yield from self._toggle("")
 
     def _keep(self) -> Updates:
         try:
