@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from localctx.document_parts import count_parts
 from localctx.ui import render
 from localctx.ui.everyday import about_words, in_everyday_words
-from localctx.ui.reading.source_list import CHARACTERS_OF_A_WORD
+from localctx.ui.reading.source_list import CHARACTERS_OF_A_WORD, length_in_words
 from localctx.ui.running.tab_reading import ReadDocument, ReadingState
 
 if TYPE_CHECKING:
@@ -107,6 +107,4 @@ def _amount(documents: Sequence[ReadDocument]) -> str:
 
 
 def _length(d: ReadDocument) -> str:
-    if d.parts:
-        return count_parts(d.part, d.parts)
-    return about_words(d.characters / CHARACTERS_OF_A_WORD) if d.characters else ""
+    return length_in_words(d.part, d.parts, d.characters)

@@ -47,7 +47,14 @@ def file_kind(name: str) -> str:
 def length(store: Store, row: DocumentRow) -> str:
     """Returns a document's length in words for the user, such as ``12 pages`` or ``about 6,100 words``."""
     part, parts = store.documents.count_parts(row.id)
-    return count_parts(part, parts) if parts else about_words(row.chars / CHARACTERS_OF_A_WORD)
+    return length_in_words(part, parts, row.chars)
+
+
+def length_in_words(part: str, parts: int, characters: int) -> str:
+    """Returns a length in words for the user: the number of parts, or else of words; "" for no text."""
+    if parts:
+        return count_parts(part, parts)
+    return about_words(characters / CHARACTERS_OF_A_WORD) if characters else ""
 
 
 def not_read(row: DocumentRow) -> str:
