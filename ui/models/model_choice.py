@@ -9,6 +9,7 @@ from localctx.errors import ModelError
 from localctx.models.catalog import FALLBACK, title_of
 from localctx.serving.worker import SessionJob
 from localctx.settings import is_saved, overrides, variable, with_changes
+from localctx.ui.models import model_rows
 from localctx.ui.window import AppWindow
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -75,8 +76,6 @@ class ModelChoice:
 
     def consequences(self, after: "ListedModel") -> list[str]:
         """Returns sentences for the user about the cost of switching to a model; [] if it costs nothing."""
-        from localctx.ui.models import model_rows
-
         current = self._window.settings.model
         before = title_of(current)
         with self._window.store() as store:

@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from localctx.ui.models.model_rows import progress
 from localctx.ui.running.model_downloads import ModelDownload, ModelDownloads
 from localctx.ui.window import SMALL, Updates
 
@@ -51,9 +52,6 @@ class ModelDownloadBar:
         """Returns updates that show the current state of the download."""
         if not (shown := self.last):
             return {self.row: gr.update(visible=False), self.timer: gr.update(active=False)}
-        # imported late, because it imports torch, and the page is shown first
-        from localctx.ui.models.model_rows import progress
-
         following = f"Use {shown.title}" if shown.state == "done" else _NEXT.get(shown.state, "")
         return {
             self.row: gr.update(visible=True),

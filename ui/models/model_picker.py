@@ -18,6 +18,7 @@ from localctx.models.hub.installed import is_complete
 from localctx.serving.worker import Queued
 from localctx.ui import render
 from localctx.ui.job_events import error_text, redraws
+from localctx.ui.models import model_rows
 from localctx.ui.models.model_choice import ModelChoice
 from localctx.ui.models.model_download_bar import ModelDownloadBar
 from localctx.ui.window import SLOW_EVENT_OPTIONS, AppWindow, Updates, tab_id
@@ -154,8 +155,6 @@ class ModelPicker:
 
     def _filled(self, mode: str) -> Updates:
         """Returns updates of the introduction and the list of models."""
-        from localctx.ui.models import model_rows
-
         try:
             advice = self._choice.advice()
             models, best = self._choice.models(advice), advice.best.name
@@ -170,8 +169,6 @@ class ModelPicker:
         return {self.intro: self._intro(mode, models, best), self.list: rows}
 
     def _intro(self, mode: str, models: "list[ListedModel]", best: str) -> str:
-        from localctx.ui.models import model_rows
-
         if mode != "first":
             return "<h3>Models for this computer</h3>"
         text = model_rows.recommendation(next(m for m in models if m.name == best), self._window.settings.model)

@@ -3,15 +3,18 @@ them.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from localctx.errors import format_bytes
-from localctx.machine import Machine
 from localctx.models.catalog import FALLBACK
-from localctx.models.choice.model_estimate import ModelEstimate
-from localctx.models.choice.model_list import ListedModel
 from localctx.ui.everyday import WORDS_OF_A_TOKEN
 from localctx.ui.render import bar, duration, escape, note
 from localctx.ui.running.model_downloads import ModelDownload
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from localctx.machine import Machine
+    from localctx.models.choice.model_estimate import ModelEstimate
+    from localctx.models.choice.model_list import ListedModel
 
 PAGES = 20  # pages of a typical document, by which reading speeds are described
 TOKENS_PER_PAGE = 530  # of 400 words
@@ -26,7 +29,7 @@ _PHASES = {
 }
 
 
-def speed(e: ModelEstimate) -> str:
+def speed(e: "ModelEstimate") -> str:
     """Returns a sentence with a model's reading and answering speeds. It says whether they were measured on this
     machine.
     """
@@ -39,25 +42,25 @@ def speed(e: ModelEstimate) -> str:
     return f"Reads a {PAGES}-page document in about {reading}, answers about {answering} ({source})"
 
 
-def fit(e: ModelEstimate, machine: Machine) -> str:
+def fit(e: "ModelEstimate", machine: "Machine") -> str:
     """Returns a line that says whether a model runs on this machine, or how much memory it needs."""
     if not e.fits:
         return f"Needs {format_bytes(e.needed)} of memory; {format_bytes(machine.free)} are free"
     return "Runs here" if e.good or not e.decode_per_second else "Runs here, but slowly"
 
 
-def runs(m: ListedModel, machine: Machine) -> bool:
+def runs(m: "ListedModel", machine: "Machine") -> bool:
     """Returns False for a model that cannot be used, or that needs more memory than this machine has in total."""
     return not m.problem and not (m.estimate and m.estimate.needed > machine.total)
 
 
-def in_order(models: Sequence[ListedModel], current: str) -> list[ListedModel]:
+def in_order(models: "Sequence[ListedModel]", current: str) -> "list[ListedModel]":
     """Returns the models with the ``current`` one first, then those that are installed, then those to download."""
     return sorted(models, key=lambda m: (m.name != current, m.state != "installed"))
 
 
 def rows(
-    models: Sequence[ListedModel], machine: Machine, current: str, best: str, disk: int, active: Sequence[str]
+    models: "Sequence[ListedModel]", machine: "Machine", current: str, best: str, disk: int, active: Sequence[str]
 ) -> str:
     """Returns a list of models, each with a button for its next action.
 
@@ -67,7 +70,7 @@ def rows(
     return f'<ul class="lc-models">{"".join(items)}</ul>'
 
 
-def _row(m: ListedModel, machine: Machine, current: bool, best: bool, disk: int, active: bool) -> str:
+def _row(m: "ListedModel", machine: "Machine", current: bool, best: bool, disk: int, active: bool) -> str:
     signs = ["in use"] * current + ["demonstration"] * (m.name == FALLBACK) + ["recommended here"] * best
     signs += ["installed"] * (m.state == "installed" and not current)
     named = escape(m.entry.short_title) + "".join(f' <span class="lc-sign">{sign}</span>' for sign in signs)
@@ -80,7 +83,7 @@ def _row(m: ListedModel, machine: Machine, current: bool, best: bool, disk: int,
     return f'<li class="lc-model{kind}"><div><b>{named}</b>{body}</div>{button}</li>'
 
 
-def _facts(m: ListedModel, machine: Machine) -> list[str]:
+def _facts(m: "ListedModel", machine: "Machine") -> list[str]:
     here = m.state == "installed"
     size = f"{format_bytes(m.present or m.entry.bytes)} on disk" if here else f"{_size(m)} to download"
     facts = [fit(m.estimate, machine)] if m.estimate else []
@@ -90,18 +93,18 @@ def _facts(m: ListedModel, machine: Machine) -> list[str]:
     ]
 
 
-def _licence(m: ListedModel) -> str:
+def _licence(m: "ListedModel") -> str:
     licence = m.entry.licence
     if m.entry.terms:
         return f"licence: {licence}, which is not open source: {m.entry.terms}"
     return licence if licence.lower().startswith("apache") else f"licence: {licence}"
 
 
-def _size(m: ListedModel) -> str:
+def _size(m: "ListedModel") -> str:
     return format_bytes(max(m.entry.download_bytes - m.present, 0) if m.state == "partial" else m.entry.download_bytes)
 
 
-def _reason(m: ListedModel, machine: Machine, disk: int) -> str:
+def _reason(m: "ListedModel", machine: "Machine", disk: int) -> str:
     """Returns the reason why a model cannot be used or downloaded; "" if it can."""
     if m.problem:
         return f"Cannot be used: {m.problem}"
@@ -112,7 +115,7 @@ def _reason(m: ListedModel, machine: Machine, disk: int) -> str:
     return ""
 
 
-def _button(m: ListedModel, best: bool) -> str:
+def _button(m: "ListedModel", best: bool) -> str:
     verbs = {"installed": "Use", "partial": "Resume download", "damaged": "Download again"}
     action = "use" if m.state == "installed" else "download"
     label = verbs.get(m.state, "Download")
@@ -122,7 +125,7 @@ def _button(m: ListedModel, best: bool) -> str:
     )
 
 
-def recommendation(best: ListedModel, current: str) -> str:
+def recommendation(best: "ListedModel", current: str) -> str:
     """Returns the recommendation on the card of a first run."""
     if best.name == current:
         return "No larger model is expected to run well on this computer. You can look at all of them."
@@ -167,7 +170,7 @@ def _figures(d: ModelDownload) -> str:
 # --- A change of the model
 
 
-def consequences(before: str, after: ListedModel, ready: dict[str, int], ready_after: dict[str, int]) -> list[str]:
+def consequences(before: str, after: "ListedModel", ready: dict[str, int], ready_after: dict[str, int]) -> list[str]:
     """Returns sentences that tell the user which documents must be read again after a switch to another model.
 
     ``ready`` has the documents that the model ``before`` has read, and ``ready_after`` those that ``after`` has read:
@@ -185,7 +188,7 @@ def consequences(before: str, after: ListedModel, ready: dict[str, int], ready_a
     return [stay, f"With {title} {which} read once more when you ask about {'it' if one else 'them'}{time}."]
 
 
-def _time(unread: dict[str, int], after: ListedModel) -> str:
+def _time(unread: dict[str, int], after: "ListedModel") -> str:
     rate = after.estimate.prefill_per_second if after.estimate else 0
     if not rate:
         return ""
