@@ -4,11 +4,18 @@ import os
 import shutil
 import time
 from contextlib import suppress
+from typing import Any
 
 from localctx.ui.window import AppWindow
 
 MAX_UPLOAD = "2gb"  # per file; gradio refuses larger ones (documents are limited by read_document.MAX_BYTES)
 KEPT_SECONDS = 3600  # afterwards, uploaded files are deleted; the text read from them is kept
+
+
+def uploaded_files(question: dict[str, Any] | None) -> list[str]:
+    """Returns the paths of the files in ``question``, a value of gr.MultimodalTextbox."""
+    files = (question or {}).get("files") or []
+    return [str(file["path"] if isinstance(file, dict) else file) for file in files]
 
 
 def make_upload_folder(window: AppWindow) -> None:

@@ -109,9 +109,14 @@ class Chats:
 
     def get(self, chat: str) -> Chat:
         """Returns the chat with this id. Raises ChatError if it was deleted."""
-        for row in self._db.query("SELECT * FROM chats WHERE id = ?", [chat]):
-            return self._chat(row)
+        if found := self.stored(chat):
+            return found
         raise _deleted()
+
+    def stored(self, chat: str) -> Chat | None:
+        """Returns the chat with this id, or None if it was deleted."""
+        rows = self._db.query("SELECT * FROM chats WHERE id = ?", [chat])
+        return next(map(self._chat, rows), None)
 
     def all(self) -> list[Chat]:
         """Returns every chat, most recently used first."""

@@ -124,6 +124,16 @@ def test_whatever_is_done_branches_are_paths_of_one_tree(steps):
 # The list
 
 
+def test_a_chat_is_looked_up_by_its_whole_id(store):
+    chat = store.chats.create("Terns")
+    assert store.chats.stored(chat.id) == store.chats.get(chat.id) == chat
+    assert store.chats.stored(chat.id[:6]) is None
+    store.remove_chat(chat.id)
+    assert store.chats.stored(chat.id) is None
+    with pytest.raises(ChatError, match="deleted"):
+        store.chats.get(chat.id)
+
+
 def test_chats_are_listed_found_and_renamed(store):
     one, two = (store.chats.create("Same").id for _ in range(2))
     talk(store.chats, one, "q")

@@ -22,6 +22,7 @@ from localctx.ui.models.model_picker import ModelPicker
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.reading.ready_card import ReadyCard
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
+from localctx.ui.uploads import uploaded_files
 from localctx.ui.viewer.document_viewer import DocumentViewer
 from localctx.ui.window import EVENT_OPTIONS, SLOW_EVENT_OPTIONS, AppWindow, Updates, tab_id
 
@@ -136,9 +137,7 @@ class ChatPage:
         until: str,
         request: gr.Request,
     ) -> Updates:
-        typed = TypedQuestion(
-            (question["text"] or "").strip(), [_path(f) for f in question["files"] or []], tab_id(request)
-        )
+        typed = TypedQuestion((question["text"] or "").strip(), uploaded_files(question), tab_id(request))
         if not (typed.text or typed.files):
             return gr.skip()
         if chat and not self._shown.exists(chat):
@@ -273,7 +272,7 @@ class ChatPage:
         shown.
         """
         with self._window.store() as store:
-            opened = next((c for c in store.chats.all() if c.id == chat), None)
+            opened = store.chats.stored(chat)
             messages = store.chats.messages(opened.id) if opened else []
             first, sidebar = shown_chat.first_shown(messages), self.sidebar.show(store, opened)
             said = self._shown.html(messages[first:], store, whole=True) or empty_chat.WELCOME
@@ -288,7 +287,3 @@ class ChatPage:
             self.full_row: gr.update(visible=False),
             self.question: gr.update(submit_btn=True, stop_btn=False),
         }
-
-
-def _path(file: Any) -> str:
-    return str(file["path"] if isinstance(file, dict) else file)

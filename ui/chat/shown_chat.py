@@ -41,7 +41,7 @@ class ShownChat:
     def exists(self, chat: str) -> bool:
         """True if the chat is stored, False if it was deleted."""
         with self._window.store() as store:
-            return any(c.id == chat for c in store.chats.all())
+            return store.chats.stored(chat) is not None
 
     def html(self, messages: Sequence[Message], store: Store | None = None, whole: bool = False) -> str:
         """Returns the HTML of messages of one chat.

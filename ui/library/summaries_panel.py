@@ -155,7 +155,7 @@ class SummariesPanel:
     def _summarize_chat(self, chosen: gr.SelectData) -> Updates:
         """Summarize the documents of the chat whose menu was used."""
         with self._window.store() as store:
-            chat = next((c for c in store.chats.all() if c.id == str(chosen.value).split()[-1]), None)
+            chat = store.chats.stored(str(chosen.value).split()[-1])
         documents = [d.id for d in chat.documents] if chat else []
         return self._run(documents, lambda: (SummaryTask(), ()))
 

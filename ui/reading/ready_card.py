@@ -11,6 +11,7 @@ import gradio as gr
 from localctx.ui.reading import ready_text, source_list
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.running.tab_reading import ReadingState, TabReading, Wanted
+from localctx.ui.uploads import uploaded_files
 from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates, tab_id
 
 SUGGESTIONS = 3
@@ -65,7 +66,7 @@ class ReadyCard:
     def _want(
         self, question: dict[str, Any], chat: str, documents: list[str], scope: str, until: str, request: gr.Request
     ) -> Updates:
-        files = [str(f["path"] if isinstance(f, dict) else f) for f in (question or {}).get("files") or []]
+        files = uploaded_files(question)
         wanted = Wanted() if scope else Wanted(tuple(files), tuple(documents), (until or "").strip(), self._begun(chat))
         reading = self._reading(request)
         reading.want(wanted)
@@ -73,7 +74,8 @@ class ReadyCard:
 
     def _begun(self, chat: str) -> bool:
         with self._window.store() as store:
-            return any(c.id == chat and c.leaf is not None for c in store.chats.all())
+            stored = store.chats.stored(chat)
+        return stored is not None and stored.leaf is not None
 
     def _tick(self, request: gr.Request) -> Updates:
         reading = self._reading(request)
