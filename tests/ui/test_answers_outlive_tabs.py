@@ -15,7 +15,7 @@ from localctx.errors import ChatError, UsageError
 from localctx.store.store import Store
 from localctx.ui.answers.conversation import StreamingAnswer
 from localctx.ui.chat.answer_updates import redraw_interval
-from localctx.ui.chat.asking import Asking
+from localctx.ui.chat.asking import AnswerStarter
 from localctx.ui.chat.chat_views import ChatViews
 from localctx.ui.chat.shown_chat import ShownChat
 from localctx.ui.job_events import REDRAW_INTERVAL
@@ -224,12 +224,12 @@ def test_no_event_is_lost_where_gradio_closes_a_stream_that_has_another_event(ch
 
 def test_an_answer_ends_without_any_page_and_how_it_ended_waits_to_be_shown(window):
     shown = ShownChat(window)
-    asking = Asking(window, shown)
-    chat = asking.begin_chat([])
-    asking.ask(TypedQuestion("Who keeps the harbour?", [], "a tab"), chat, [], "", "")
+    starter = AnswerStarter(window, shown)
+    chat = starter.begin_chat([])
+    starter.ask(TypedQuestion("Who keeps the harbour?", [], "a tab"), chat, [], "", "")
     assert window.answers.chats == {chat}
     with pytest.raises(UsageError, match="is being answered"):
-        asking.ask(TypedQuestion("And who else?", [], "a tab"), chat, [], "", "")
+        starter.ask(TypedQuestion("And who else?", [], "a tab"), chat, [], "", "")
     wait_until(lambda: not window.answers.is_running(chat))
     assert [m.role for m in shown.messages(chat)] == ["user", "assistant"]
     assert window.answers.of(chat).shown.text.strip()

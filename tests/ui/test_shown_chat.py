@@ -58,7 +58,7 @@ def test_a_question_that_no_model_answered_waits_in_its_chat_and_is_tried_again(
     assert "Stopped." in shown[page.conversation]
     chat = shown[page.chat]
     mend_it()
-    page._messages.again(page._asking.regenerate)(chat, "")
+    page._messages.again(page._starter.regenerate)(chat, "")
     shown = end(page)
     assert "value" not in shown[page.question], "what is being typed stays"
     with window.store() as store:

@@ -25,7 +25,7 @@ STARTING = note("Starting …")
 RETRY_TEMPERATURE = 0.8  # temperature of another answer to the same question
 
 
-class Asking:
+class AnswerStarter:
     """Starts answers in chats of the window. Its methods raise UsageError if the chat has a running answer."""
 
     def __init__(self, window: AppWindow, shown: ShownChat) -> None:
@@ -53,43 +53,40 @@ class Asking:
             chats.set_documents(chat, list(dict.fromkeys([*documents, *added])))
             chats.set(chat, settings)
             if typed.text:
-                yield from session.workflows.chats.ask(chat, typed.text, _mark(until))
+                yield from session.workflows.chats.ask(chat, typed.text, _clean_until(until))
 
         jobs = [(add_files, self._window.library_worker)] if typed.files else []
         self._begin(chat, self._shown.messages(chat), typed.text, [*jobs, (answer, self._window.answer_worker)], typed)
 
     def edit(self, chat: str, before: Sequence[Message], edited: Message, text: str, until: str | None) -> None:
         """Answer an edited question. ``before`` holds the messages before it."""
-        self._answer(chat, before, text, lambda s: s.workflows.chats.edit(chat, text, edited.id, _mark(until)))
+        job: SessionJob = lambda s: s.workflows.chats.edit(chat, text, edited.id, _clean_until(until))  # noqa: E731
+        self._begin(chat, before, text, [(job, self._window.answer_worker)])
 
     def regenerate(self, chat: str, until: str | None) -> None:
         """Answer the last question of a chat again, at RETRY_TEMPERATURE if it already has an answer."""
-        messages = self._shown.messages(chat)
-        last = max(i for i, m in enumerate(messages) if m.role == "user")
-        temperature = RETRY_TEMPERATURE if messages[last + 1 :] else None
-        job: SessionJob = lambda s: s.workflows.chats.regenerate(chat, temperature, _mark(until))  # noqa: E731
-        self._answer(chat, messages[:last], messages[last].text, job)
+        temperature = RETRY_TEMPERATURE if self._shown.messages(chat)[-1].role != "user" else None
+        self._again(chat, lambda s: s.workflows.chats.regenerate(chat, temperature, _clean_until(until)))
 
     def continue_answer(self, chat: str) -> None:
         """Continue the last answer of a chat, which was cut or stopped."""
         *before, question, answer = self._shown.messages(chat)
         job: SessionJob = lambda session: session.workflows.chats.continue_answer(chat)  # noqa: E731
-        self._begin(chat, before, question.text, [(job, self._window.answer_worker)], begun=answer.text)
+        self._begin(chat, before, question.text, [(job, self._window.answer_worker)], text_so_far=answer.text)
 
     def ask_whole(self, chat: str, until: str | None, way: "WholeWay") -> None:
         """Answer the last question of a chat again, from its whole documents."""
-        messages = self._shown.messages(chat)
-        last = max(i for i, m in enumerate(messages) if m.role == "user")
-        job: SessionJob = lambda s: s.workflows.chats.ask_whole(chat, way, _mark(until))  # noqa: E731
-        self._answer(chat, messages[:last], messages[last].text, job)
+        self._again(chat, lambda s: s.workflows.chats.ask_whole(chat, way, _clean_until(until)))
 
     def make_room(self, chat: str, until: str | None, action: "FullChatAction") -> None:
         """Make room in a full chat, then answer its last question."""
-        *before, question = self._shown.messages(chat)
-        self._answer(chat, before, question.text, lambda s: s.workflows.chats.make_room(chat, action, _mark(until)))
+        self._again(chat, lambda s: s.workflows.chats.make_room(chat, action, _clean_until(until)))
 
-    def _answer(self, chat: str, before: Sequence[Message], question: str, job: SessionJob) -> None:
-        self._begin(chat, before, question, [(job, self._window.answer_worker)])
+    def _again(self, chat: str, job: SessionJob) -> None:
+        """Run a job that answers the last question of a chat again."""
+        messages = self._shown.messages(chat)
+        last = max(i for i, m in enumerate(messages) if m.role == "user")
+        self._begin(chat, messages[:last], messages[last].text, [(job, self._window.answer_worker)])
 
     def _begin(
         self,
@@ -98,15 +95,15 @@ class Asking:
         question: str,
         jobs: Sequence[tuple[SessionJob, EngineWorker]],
         typed: TypedQuestion | None = None,
-        begun: str = "",
+        text_so_far: str = "",
     ) -> None:
         shown = self._shown.html(before[shown_chat.first_shown(before) :])
         shown += question_html(question) if question else ""
         known = frozenset(m.id for m in self._shown.messages(chat)) if typed else frozenset()
-        answer = RunningAnswer(chat, StreamingAnswer(chat, shown, begun, status=STARTING), typed, known)
+        answer = RunningAnswer(chat, StreamingAnswer(chat, shown, text_so_far, status=STARTING), typed, known)
         self._window.answers.begin(answer, jobs)
 
 
-def _mark(until: str | None) -> str:
-    """Return the mark in the box; "" if there is none. A box that was never shown has None."""
+def _clean_until(until: str | None) -> str:
+    """Returns the place typed under "Read only up to", without spaces around it; "" if none."""
     return (until or "").strip()

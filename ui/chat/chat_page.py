@@ -11,7 +11,7 @@ from localctx.errors import UsageError
 from localctx.ui import render
 from localctx.ui.chat import empty_chat, shown_chat
 from localctx.ui.chat.answer_updates import AnswerUpdates
-from localctx.ui.chat.asking import Asking
+from localctx.ui.chat.asking import AnswerStarter
 from localctx.ui.chat.chat_list import ChatList
 from localctx.ui.chat.chat_views import ChatViews, current_tab
 from localctx.ui.chat.message_events import MessageEvents
@@ -44,8 +44,8 @@ class ChatPage:
 
     def __init__(self, window: AppWindow) -> None:
         self._window, self._shown, self._views = window, ShownChat(window), ChatViews()
-        self._asking = Asking(window, self._shown)
-        self._messages = MessageEvents(window, self._shown, self._asking, self._show_chat, self._begin)
+        self._starter = AnswerStarter(window, self._shown)
+        self._messages = MessageEvents(window, self._shown, self._starter, self._show_chat, self._begin)
         self._updates = AnswerUpdates(window, self._shown, self._views, self)
         self.sidebar, self.about = ChatList(window, self._show_chat), ChatDocuments(window)
         self.viewer = DocumentViewer(window, self.about)
@@ -97,7 +97,7 @@ class ChatPage:
         self.question.submit(self._ask, question, **slow)
         self.conversation.select(self._act, [self.chat, until], **slow)
         for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
-            make_room = self._messages.again(partial(self._asking.make_room, action=action))
+            make_room = self._messages.again(partial(self._starter.make_room, action=action))
             button.click(make_room, [self.chat, until], **slow)
         self.earlier.click(self._show_earlier, [self.chat, self.hidden], **quick)
         self.go_on.click(self._forget_removed, [self.chat], **quick)
@@ -142,9 +142,9 @@ class ChatPage:
             return gr.skip()
         if chat and not self._shown.exists(chat):
             return self._show_deleted(typed, documents)
-        chat = chat or self._asking.begin_chat(documents)
+        chat = chat or self._starter.begin_chat(documents)
         emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}
-        return self._begin(chat, lambda: self._asking.ask(typed, chat, documents, library, until), emptied)
+        return self._begin(chat, lambda: self._starter.ask(typed, chat, documents, library, until), emptied)
 
     def _act(self, chat: str, until: str, chosen: gr.SelectData, request: gr.Request) -> Updates:
         if chosen.value == empty_chat.SAMPLE:

@@ -9,7 +9,7 @@ from functools import partial
 import gradio as gr
 
 from localctx.errors import ChatError
-from localctx.ui.chat.asking import Asking
+from localctx.ui.chat.asking import AnswerStarter
 from localctx.ui.chat.shown_chat import ShownChat
 from localctx.ui.window import AppWindow, Updates
 
@@ -25,11 +25,11 @@ class MessageEvents:
         self,
         window: AppWindow,
         shown: ShownChat,
-        asking: Asking,
+        starter: AnswerStarter,
         show_chat: Callable[[str], Updates],
         begin: Callable[[str, Callable[[], None]], Updates],
     ) -> None:
-        self._window, self._shown, self._asking = window, shown, asking
+        self._window, self._shown, self._starter = window, shown, starter
         self._show_chat, self._begin = show_chat, begin
 
     def act(self, chat: str, until: str, chosen: gr.SelectData) -> Updates:
@@ -40,11 +40,11 @@ class MessageEvents:
                 message, _, text = rest.partition("\n")
                 return self.edit(chat, until, message, text)
             case "retry":
-                return self.again(self._asking.regenerate)(chat, until)
+                return self.again(self._starter.regenerate)(chat, until)
             case "summarize":
-                return self.again(partial(self._asking.ask_whole, way="summarize"))(chat, until)
+                return self.again(partial(self._starter.ask_whole, way="summarize"))(chat, until)
             case "everywhere":
-                return self.again(partial(self._asking.ask_whole, way="everywhere"))(chat, until)
+                return self.again(partial(self._starter.ask_whole, way="everywhere"))(chat, until)
             case "continue":
                 return self._continue(chat, rest)
             case "version":
@@ -58,7 +58,7 @@ class MessageEvents:
         of = next((i for i, m in enumerate(messages) if str(m.id) == message and m.role == "user"), None)
         if of is None:  # another tab changed the chat
             return self._show_chat(chat)
-        return self._begin(chat, lambda: self._asking.edit(chat, messages[:of], messages[of], text, until))
+        return self._begin(chat, lambda: self._starter.edit(chat, messages[:of], messages[of], text, until))
 
     def again(self, begin: Callable[[str, str], None]) -> Callable[[str, str], Updates]:
         """Returns a handler that answers the last question of a chat again.
@@ -77,4 +77,4 @@ class MessageEvents:
         messages = self._shown.messages(chat)
         if not messages or str(messages[-1].id) != message:  # another tab has added messages
             return self._show_chat(chat)
-        return self._begin(chat, lambda: self._asking.continue_answer(chat))
+        return self._begin(chat, lambda: self._starter.continue_answer(chat))
