@@ -4,6 +4,7 @@ A request names a document by its id and a page by its number; it cannot name a 
 store them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,8 +57,8 @@ class ViewerPages:
                 found = viewer_parts.part_called(parts, label) if label is not None else chosen
                 if found is None or not 0 <= found < len(parts):
                     return _missing()
-                shown = _ShownPart(stored, parts[found], found, len(parts))
-                return JSONResponse(shown.json(*self._look(store, shown)), headers=_UNSTORED)
+                geometry, notice = self._geometry(store, stored, found)
+                return JSONResponse(_part_json(stored, parts, found, geometry, notice), headers=_UNSTORED)
         except StoreError:
             return Response(status_code=503, headers=_UNSTORED)
 
@@ -87,28 +88,27 @@ class ViewerPages:
             return _missing()
         return Response(drawing.png, media_type="image/png", headers=_UNSTORED)
 
-    def _look(self, store: Store, shown: "_ShownPart") -> "tuple[_Look, str]":
-        """Returns the size and the word boxes of the page. If the page cannot be drawn, both are empty, and a notice
-        that says why is also returned.
+    def _geometry(self, store: Store, document: StoredDocument, index: int) -> "tuple[_PageGeometry, str]":
+        """Returns the size and the word boxes of the page ``index`` (from 0). If the page cannot be drawn, both are
+        empty, and a notice that says why is also returned.
         """
-        document, index = shown.document, shown.index
         if not page_source.has_pages(document.row):
-            return _Look(), ""
+            return _PageGeometry(), ""
         source = page_source.find_source(store, document.row)
         if isinstance(source, str):
-            return _Look(), source
+            return _PageGeometry(), source
         span = [s for s in document.spans if s.kind == "page"][index]
         stored = store.word_places.of_page(document.id, index)
         if stored and (words := page_source.stored_words(store, document.row, index, span)) is not None:
-            return _Look(stored.width, stored.height, words), ""
+            return _PageGeometry(stored.width, stored.height, words), ""
         try:
             drawing = self._draw(store, document, index)
         except DocumentError:
-            return _Look(), _CANNOT_BE_DRAWN
+            return _PageGeometry(), _CANNOT_BE_DRAWN
         if isinstance(drawing, str):
-            return _Look(), drawing
+            return _PageGeometry(), drawing
         words = page_source.drawn_words(drawing, document.text, span)
-        return _Look(drawing.boxes.width, drawing.boxes.height, words), ""
+        return _PageGeometry(drawing.boxes.width, drawing.boxes.height, words), ""
 
     def _draw(self, store: Store, document: StoredDocument, index: int) -> PageDrawing | str:
         """Returns the drawing of page ``index`` (from 0), or the reason why it has none. Raises DocumentError."""
@@ -119,7 +119,7 @@ class ViewerPages:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _PageGeometry:
     """The size of a page in points (0 if it cannot be drawn), and its word boxes."""
 
     width: float = 0.0
@@ -127,35 +127,28 @@ class _Look:
     words: "list[WordBox] | tuple[()]" = ()
 
 
-@dataclass(frozen=True)
-class _ShownPart:
-    """The part of a document that the viewer shows. ``index`` is its index among the ``total`` parts."""
-
-    document: StoredDocument
-    part: DocumentPart
-    index: int
-    total: int
-
-    def json(self, look: _Look, notice: str) -> dict[str, Any]:
-        """Returns the JSON from which viewer.js shows the part."""
-        part = self.part
-        return {
-            "document": self.document.id,
-            "name": self.document.name,
-            "kind": "page" if page_source.has_pages(self.document.row) else "section",
-            "number": self.index + 1,
-            "total": self.total,
-            "label": part.label,
-            "heading": part.heading,
-            "start": part.start,
-            "end": part.end,
-            **layout(self.document, part.start, part.end),
-            "image": look.width > 0,
-            "width": look.width,
-            "height": look.height,
-            "words": look.words,
-            "notice": notice,
-        }
+def _part_json(
+    document: StoredDocument, parts: Sequence[DocumentPart], index: int, geometry: _PageGeometry, notice: str
+) -> dict[str, Any]:
+    """Returns the JSON from which viewer.js shows the part with this ``index`` among the document's ``parts``."""
+    part = parts[index]
+    return {
+        "document": document.id,
+        "name": document.name,
+        "kind": "page" if page_source.has_pages(document.row) else "section",
+        "number": index + 1,
+        "total": len(parts),
+        "label": part.label,
+        "heading": part.heading,
+        "start": part.start,
+        "end": part.end,
+        **layout(document, part.start, part.end),
+        "image": geometry.width > 0,
+        "width": geometry.width,
+        "height": geometry.height,
+        "words": geometry.words,
+        "notice": notice,
+    }
 
 
 def _missing() -> Response:
