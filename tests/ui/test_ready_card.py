@@ -21,7 +21,7 @@ from localctx.store.store import Store
 from localctx.ui.reading import ready_text
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.reading.ready_card import ReadyCard
-from localctx.ui.running.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
+from localctx.ui.running.tab_reading import ReadDocument, ReadingState, ReadingTarget, TabReading
 from localctx.workflows.ahead.readiness import Readiness, ReadinessWorkflow
 from localctx.workflows.ahead.suggested_questions import Candidates, SuggestedQuestions
 
@@ -63,7 +63,7 @@ def until(reading: TabReading, phase: str) -> ReadingState:
 
 
 def test_a_file_in_the_question_box_is_parsed_read_and_asked_about_before_anybody_asks(reading, window, lease):
-    reading.want(Wanted((lease,)))
+    reading.want(ReadingTarget((lease,)))
     state = until(reading, "ready")
     (document,) = state.documents
     assert (document.name, document.characters) == ("lease.txt", len(LEASE))
@@ -85,7 +85,7 @@ def test_a_question_asked_meanwhile_does_not_parse_the_file_twice_and_comes_firs
         return read(source, *arguments)
 
     monkeypatch.setattr(add, "read_document", slowly)
-    reading.want(Wanted((rivers,)))
+    reading.want(ReadingTarget((rivers,)))
     assert held.wait(PATIENCE)
     ids = []
 
@@ -103,7 +103,7 @@ def test_a_question_asked_meanwhile_does_not_parse_the_file_twice_and_comes_firs
 
 
 def test_what_was_read_before_a_question_came_is_used_by_it_and_reading_goes_on_after_it(reading, window, rivers):
-    reading.want(Wanted((rivers,)))
+    reading.want(ReadingTarget((rivers,)))
     wait_until(lambda: reading.state.progress and reading.state.progress.done > 1200, "reading")
     document = reading.state.documents[0].document
     question = window.answer_worker.submit(lambda s: s.workflows.questions.ask([document], "How long is river 7?"))
@@ -113,17 +113,17 @@ def test_what_was_read_before_a_question_came_is_used_by_it_and_reading_goes_on_
 
 
 def test_a_file_that_is_taken_out_of_the_box_is_not_read_on(reading, window, rivers, lease):
-    reading.want(Wanted((rivers,)))
+    reading.want(ReadingTarget((rivers,)))
     wait_until(lambda: reading.state.progress and reading.state.phase == "reading", "reading")
-    reading.want(Wanted())
+    reading.want(ReadingTarget())
     assert (reading.state.phase, reading.state.documents) == ("", [])
     wait_until(lambda: not window.answer_worker.busy, "the end of its job")
-    reading.want(Wanted((lease,)))
+    reading.want(ReadingTarget((lease,)))
     assert [d.name for d in until(reading, "ready").documents] == ["lease.txt"]
 
 
 def test_cancel_stops_and_what_was_read_stays(reading, window, rivers):
-    reading.want(Wanted((rivers,)))
+    reading.want(ReadingTarget((rivers,)))
     wait_until(lambda: reading.state.progress and reading.state.progress.done > 1200, "reading")
     reading.stop()
     assert reading.state.phase == "stopped"
@@ -137,9 +137,9 @@ def test_a_second_file_leaves_the_first_as_it_was_parsed(reading, rivers, lease,
     parsed = []
     read = add.read_document
     monkeypatch.setattr(add, "read_document", lambda source, *more: parsed.append(source) or read(source, *more))
-    reading.want(Wanted((rivers,)))
+    reading.want(ReadingTarget((rivers,)))
     until(reading, "ready")
-    reading.want(Wanted((rivers, lease)))
+    reading.want(ReadingTarget((rivers, lease)))
     state = until(reading, "ready")
     assert parsed == [rivers, lease]
     assert [d.name for d in state.documents] == ["rivers.txt", "lease.txt"]
@@ -148,7 +148,7 @@ def test_a_second_file_leaves_the_first_as_it_was_parsed(reading, rivers, lease,
 def test_a_file_that_cannot_be_read_is_named_without_its_folder_and_the_others_are_read(reading, tmp_path, lease):
     broken = tmp_path / "broken.pdf"
     broken.write_bytes(b"%PDF-1.7 nothing")
-    reading.want(Wanted((str(broken), lease)))
+    reading.want(ReadingTarget((str(broken), lease)))
     state = until(reading, "ready")
     html = ready_text.card(state)
     assert "broken.pdf" in html
@@ -159,21 +159,21 @@ def test_a_file_that_cannot_be_read_is_named_without_its_folder_and_the_others_a
 
 def test_nothing_but_broken_files_is_no_success(reading, tmp_path):
     (tmp_path / "empty.txt").write_text("")
-    reading.want(Wanted((str(tmp_path / "empty.txt"),)))
+    reading.want(ReadingTarget((str(tmp_path / "empty.txt"),)))
     assert "Ready" not in ready_text.card(until(reading, "failed"))
 
 
 def test_without_a_model_it_waits_and_reads_once_there_is_one(window, lease, monkeypatch):
     reading, here = window.readings.of("another tab"), []
     monkeypatch.setattr(TabReading, "_has_model", lambda self: bool(here))
-    reading.want(Wanted((lease,)))
+    reading.want(ReadingTarget((lease,)))
     assert "as soon as there is a model" in ready_text.card(until(reading, "no model"))
     here.append(True)
     until(reading, "ready")
 
 
 def test_documents_are_read_again_for_other_settings(reading, window, lease):
-    reading.want(Wanted((lease,)))
+    reading.want(ReadingTarget((lease,)))
     until(reading, "ready")
     reading.refresh()
     assert reading.state.phase == "ready", "nothing changed"
@@ -185,7 +185,7 @@ def test_documents_are_read_again_for_other_settings(reading, window, lease):
 
 def test_a_closed_window_reads_nothing_more(window, rivers):
     reading = window.readings.of("a closed tab")
-    reading.want(Wanted((rivers,)))
+    reading.want(ReadingTarget((rivers,)))
     window.readings.close()
     wait_until(lambda: not [t for t in threading.enumerate() if t.name == "reading ahead"], "the end of the thread")
 
@@ -203,12 +203,12 @@ def test_the_sentence_is_short_and_promises_no_seconds(ready, sentence):
 
 def test_a_chat_with_messages_shows_the_state_on_the_chip_alone():
     documents, ready = [ReadDocument("id", "lease.pdf", "id", "page", 5, 900)], Readiness(True, 0.5, 30.0)
-    begun = ReadingState(Wanted(documents=("id",), begun=True), documents, "ready", ready=ready)
+    begun = ReadingState(ReadingTarget(documents=("id",), has_messages=True), documents, "ready", ready=ready)
     shown = ready_text.card(begun)
     assert 'title="lease.pdf. 5 pages. Ready"' in shown
     assert 'aria-label="read"' in shown
     assert "Ask anything" not in shown
-    new = ReadingState(Wanted(documents=("id",)), documents, "ready", ready=ready)
+    new = ReadingState(ReadingTarget(documents=("id",)), documents, "ready", ready=ready)
     assert "Ask anything" in ready_text.card(new)
 
 
@@ -226,14 +226,14 @@ def test_what_was_asked_of_a_document_is_not_suggested_again(window):
         card.build()
     documents = [ReadDocument(d.id, d.name, d.id) for d in (asked, new)]
     questions = ["How much is the rent?", "What does the annex add?"]
-    wanted = Wanted(files=("annex.txt",), documents=(asked.id, new.id), begun=True)
+    wanted = ReadingTarget(files=("annex.txt",), documents=(asked.id, new.id), has_messages=True)
     shown = card._show(ReadingState(wanted, documents, "ready", questions=questions), SimpleNamespace(session_hash="t"))
     offered = [shown[button]["value"] for button in card.suggestions if shown[button]["visible"]]
     assert offered == ["What does the annex add?"]
 
 
 def test_what_is_suggested_has_its_answer_in_the_document(reading, lease, window):
-    reading.want(Wanted((lease,)))
+    reading.want(ReadingTarget((lease,)))
     state = until(reading, "ready")
     with window.store() as store:
         text = " ".join(store.documents.text(state.documents[0].document).split())
@@ -264,7 +264,7 @@ def trying(monkeypatch) -> list[int]:
 
 
 def test_a_question_comes_before_questions_are_tried_and_trying_goes_on_after_it(reading, window, lease, trying):
-    reading.want(Wanted((lease,)))
+    reading.want(ReadingTarget((lease,)))
     wait_until(lambda: reading.state.questions, "the first that is found")
     assert reading.state.ready, "the document is ready before any question is tried"
     document = reading.state.documents[0].document
@@ -275,7 +275,7 @@ def test_a_question_comes_before_questions_are_tried_and_trying_goes_on_after_it
 
 
 def test_trying_questions_stops_when_the_tab_is_left(reading, window, lease, trying):
-    reading.want(Wanted((lease,)))
+    reading.want(ReadingTarget((lease,)))
     wait_until(lambda: reading.state.questions, "the first that is found")
     reading.stop()
     wait_until(lambda: not window.answer_worker.busy, "the end of its job")
@@ -288,7 +288,7 @@ def test_documents_are_ready_where_no_question_can_be_tried(reading, lease, monk
         yield
 
     monkeypatch.setattr(ReadinessWorkflow, "suggest_found", fail)
-    reading.want(Wanted((lease,)))
+    reading.want(ReadingTarget((lease,)))
     assert until(reading, "ready").error == ""
 
 
@@ -300,14 +300,14 @@ def test_no_question_is_tried_in_a_chat_that_shows_none(reading, lease, window, 
         yield from ()
 
     list(window.library_worker.submit(store))
-    reading.want(Wanted(documents=tuple(ids), begun=True))
+    reading.want(ReadingTarget(documents=tuple(ids), has_messages=True))
     until(reading, "ready")
     assert trying == []
 
 
 def test_what_is_ready_shows_no_progress_of_further_reading():
     documents = [ReadDocument("id", "book.txt", "id", characters=90_000)]
-    state = ReadingState(Wanted(documents=("id",)), documents, "reading", ready=Readiness(False))
+    state = ReadingState(ReadingTarget(documents=("id",)), documents, "reading", ready=Readiness(False))
     state.advance(Progress("reading", 2, 23, eta=60.0))
     shown = ready_text.card(state)
     assert "left" not in shown
@@ -316,7 +316,7 @@ def test_what_is_ready_shows_no_progress_of_further_reading():
 
 
 def test_the_share_that_is_read_never_falls():
-    state, shown = ReadingState(Wanted(("x",)), [ReadDocument("x", "x.txt")], "reading"), []
+    state, shown = ReadingState(ReadingTarget(("x",)), [ReadDocument("x", "x.txt")], "reading"), []
     phases = [("pages of x.txt", 9, 10), ("loading the model", 1, 2), ("indexing", 5, 10), ("embedding", 1, 90)]
     for phase, done, total in [*phases, ("indexing", 9, 10), ("reading", 1, 100)]:
         state.advance(Progress(phase, done, total))
@@ -328,14 +328,14 @@ def test_the_share_that_is_read_never_falls():
 
 def test_an_error_is_told_once_and_begins_with_the_name():
     files = [ReadDocument(f"{i}", "broken.pdf", error="broken.pdf is a damaged PDF; save it again") for i in range(2)]
-    shown = ready_text.card(ReadingState(Wanted(("0", "1")), files, "failed"))
+    shown = ready_text.card(ReadingState(ReadingTarget(("0", "1")), files, "failed"))
     assert shown.count("is a damaged PDF") == 1
     assert "broken.pdf broken.pdf" not in re.sub("<.*?>", " ", shown)
 
 
 def test_names_and_progress_are_shown_as_text():
     documents = [ReadDocument("x", "<img src=x onerror=alert(1)>.txt", "x", characters=6000)]
-    html = ready_text.card(ReadingState(Wanted(), documents, "reading", Progress("reading", 50, 100, eta=20.0)))
+    html = ready_text.card(ReadingState(ReadingTarget(), documents, "reading", Progress("reading", 50, 100, eta=20.0)))
     assert "<img" not in html
     assert "about 1,000 words" in html
     assert "about 20 s left" in html

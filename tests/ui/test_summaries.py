@@ -110,7 +110,7 @@ def test_paused_in_the_middle_it_goes_on_where_it_was(window, texts):
     before = done_of(batches)
     with window.store() as store:
         assert len(store.documents.all()) <= 5
-    batches.resume()
+    batches.resume_all()
     assert list(wait(batches).values()).count("done") == 5
     assert done_of(batches) >= before
 
@@ -141,7 +141,7 @@ def test_what_is_wrong_with_all_stops_all_and_is_told(window, texts):
     assert set(states.values()) <= {"waiting", "queued", "running", "failed"}
     assert "/nowhere/at/all" in summary_cards.progress(window.batches)
     window.answer_worker.change_settings(window.settings)
-    window.batches.resume()
+    window.batches.resume_all()
     assert list(wait(window.batches).values()).count("done") == 5
 
 

@@ -85,7 +85,7 @@ def filled(window) -> None:
 
 def news(window) -> list[str]:
     with window.store() as store:
-        changes = window.table.news(store, window.batches.rows(store))
+        changes = window.table.unseen_changes(store, window.batches.rows(store))
     return re.findall("<li>(.*?)</li>", news_html(changes, window.batches.items))
 
 
@@ -122,7 +122,7 @@ def test_another_window_shows_it_again_and_asks_nothing_twice(home, tiny_model, 
         assert (window.batches.kept, window.batches.columns) == ("the whole library", COLUMNS)
         assert news(window) == ["boat.txt: added, rent 90 EUR"]
         with window.store() as store:
-            window.table.note_seen(window.table.news(store, window.batches.rows(store)))
+            window.table.note_seen(window.table.unseen_changes(store, window.batches.rows(store)))
         assert news(window) == []
     assert asked == ["hart.txt", "boat.txt"]
 
@@ -138,7 +138,7 @@ def test_new_documents_wait_until_the_machine_is_idle_or_the_user_says_so(window
     window.table.update()
     assert asked == ["hart.txt"]
     assert not window.batches.running
-    window.batches.resume()
+    window.batches.resume_all()
     wait_for(window, boat="90.00 EUR", dock="80.00 EUR", hart="1200.00 EUR")
     add(window, write_lease(folder, "pier.txt", "EUR 70"))
     wait_until(lambda: rents(window).get("pier.txt") == "later")
@@ -155,7 +155,7 @@ def test_a_pause_holds_for_documents_that_come_later(window, folder, asked):
         wait_until(lambda: len(rents(window)) == 2)
         assert window.batches.paused
     assert asked == []
-    window.batches.resume()
+    window.batches.resume_all()
     wait_for(window, boat="90.00 EUR", hart="1200.00 EUR")
 
 

@@ -58,8 +58,8 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
     ``versions`` are the ids of all answers to the question; if there are several, the user can switch between them. The
     ``last`` answer of a chat has more actions.
     """
-    told = m.text.strip().removesuffix(f"\n\nQuery: `{m.stats.get('query')}`")  # as older answers end
-    text = trim_to_sentence(told) if m.stopped == "length" else told
+    full_text = m.text.strip().removesuffix(f"\n\nQuery: `{m.stats.get('query')}`")  # as older answers end
+    text = trim_to_sentence(full_text) if m.stopped == "length" else full_text
     checked, (nearest, cited) = [s for s in checked_sentences(m) if s.end <= len(text)], _nearest(m)
     places, rest = _places(checked, cited, context.text_of)
     state = state_of(m, checked, bool(cited), nearest is not None)

@@ -101,18 +101,18 @@ def _where(c: dict[str, Any], text: str | None) -> str:
 
 
 class Quotation(NamedTuple):
-    """A place whose text is quoted. Words that the answer ``said`` also uses are bold, unless that is the whole text.
-    ``number`` is the number of the source.
+    """A place whose text is quoted. Words that ``answer_text`` also uses are bold, unless that is the whole
+    text. ``number`` is the number of the source.
     """
 
     place: EvidencePlace
-    said: str = ""
+    answer_text: str = ""
     number: int | None = None
 
 
-def quotation(place: EvidencePlace, said: str = "", css: str = "") -> str:
+def quotation(place: EvidencePlace, answer_text: str = "", css: str = "") -> str:
     """Returns a place's words as a quotation in HTML. ``css`` is a further CSS class."""
-    return _figure([Quotation(place, said)], css)
+    return _figure([Quotation(place, answer_text)], css)
 
 
 def quotations(quoted: Sequence[Quotation]) -> str:
@@ -140,25 +140,25 @@ def _number(quote: Quotation) -> str:
 
 def _quoted(quote: Quotation) -> str:
     text = quote.place.text
-    return _bold(text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE].rsplit(None, 1)[0] + " …", quote.said)
+    return _bold(text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE].rsplit(None, 1)[0] + " …", quote.answer_text)
 
 
-def _bold(words: str, said: str) -> str:
-    """Returns ``words`` as HTML, in which words that ``said`` also has are bold."""
+def _bold(words: str, answer_text: str) -> str:
+    """Returns ``words`` as HTML, in which words that ``answer_text`` also has are bold."""
     shown, html, at = reflowed(words), "", 0
-    for a, b in _ranges(words, said):
+    for a, b in _ranges(words, answer_text):
         html += f"{escape(shown[at:a])}<strong>{escape(shown[a:b])}</strong>"
         at = b
     return html + escape(shown[at:])
 
 
-def _ranges(words: str, said: str) -> Sequence[tuple[int, int]]:
-    if not said or squeezed(said) == squeezed(words):
+def _ranges(words: str, answer_text: str) -> Sequence[tuple[int, int]]:
+    if not answer_text or squeezed(answer_text) == squeezed(words):
         return []
-    pattern = r"\s+".join(map(re.escape, said.strip(" .,;").split()))
+    pattern = r"\s+".join(map(re.escape, answer_text.strip(" .,;").split()))
     if pattern and (found := re.search(pattern, words, re.IGNORECASE)):
         return [found.span()]
-    return words_to_mark(words, 0, len(words), said)
+    return words_to_mark(words, 0, len(words), answer_text)
 
 
 def squeezed(text: str) -> str:

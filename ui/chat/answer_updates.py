@@ -58,10 +58,10 @@ class AnswerUpdates:
         with self._views.following(tab) as view:
             if not view:
                 return
-            known, view.begun = view.begun, self._answers.begun(view.chat)
+            known, view.answers_begun = view.answers_begun, self._answers.begun(view.chat)
             if answer := self._answers.of(view.chat):
                 yield from self._follow_answer(answer, view, tab)
-            elif known != view.begun:  # an answer has started and ended meanwhile
+            elif known != view.answers_begun:  # an answer has started and ended meanwhile
                 yield self._page.stored_chat(view.chat)
 
     def watch(self, request: gr.Request) -> Iterator[tuple[Any, str]]:
@@ -72,18 +72,20 @@ class AnswerUpdates:
         """
         tab, state, told, idle = tab_id(request), "", None, 0.0
         while self._views.get(tab):
-            state, chats = self._news(tab) or state, " ".join(sorted(self._answers.chats))
+            state, chats = self._changed_state(tab) or state, " ".join(sorted(self._answers.chats))
             if (state, chats) != told or idle > KEEP_ALIVE:
                 told, idle = (state, chats), 0.0
                 yield state or gr.skip(), chats
             time.sleep(POLL_INTERVAL)
             idle += POLL_INTERVAL
 
-    def _news(self, tab: str) -> str:
+    def _changed_state(self, tab: str) -> str:
         """Returns the state of a tab's chat as text if the tab does not show that state yet, else ""."""
         view = self._views.get(tab)
-        begun = self._answers.begun(view.chat) if view else 0
-        return f"{view.number}/{begun}" if view and begun != view.begun and not self._views.is_followed(tab) else ""
+        if not view or self._views.is_followed(tab):
+            return ""
+        begun = self._answers.begun(view.chat)
+        return f"{view.number}/{begun}" if begun != view.answers_begun else ""
 
     def _follow_answer(self, answer: RunningAnswer, view: ChatView, tab: str) -> Iterator[Updates]:
         yield self._page.show_running(answer)
@@ -96,7 +98,7 @@ class AnswerUpdates:
                 yield self._page.show_answer(answer)
         if self._views.wait(tab, view, 0):
             view.chat = answer.shown.chat
-            view.begun = self._answers.begun(view.chat)
+            view.answers_begun = self._answers.begun(view.chat)
             unsent = self._unsent(answer, tab)
             self._answers.note_shown(answer)
             yield self._page.show_result(answer, unsent)

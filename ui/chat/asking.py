@@ -42,11 +42,11 @@ class AnswerStarter:
 
         The library worker reads the files, so that answers in other chats do not wait.
         """
-        added, told = list[str](), self._window.readings.of(typed.tab).unreadable
+        added, already_reported = list[str](), self._window.readings.of(typed.tab).unreadable
         settings = {**chat_scope(library), "until": until or ""}
 
         def add_files(session: "Session") -> Generator[Any, None, None]:
-            added.extend((yield from read_attached(session, typed.files, told)))
+            added.extend((yield from read_attached(session, typed.files, already_reported)))
 
         def answer(session: "Session") -> Generator[Any, None, None]:
             chats = session.store.chats

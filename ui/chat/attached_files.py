@@ -12,13 +12,13 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 
 def read_attached(
-    session: "Session", files: Sequence[str], told: Collection[str] = ()
+    session: "Session", files: Sequence[str], already_reported: Collection[str] = ()
 ) -> Generator[Note, None, list[str]]:
     """Read files into the library and return the ids of their documents.
 
-    Yields a Note with the reason for each unreadable file, except for the files ``told``, whose reasons the user has
-    seen. If no file can be read, raises a DocumentError that names the files: they are back in the question box then,
-    which tells the reasons. Errors name files without their folders.
+    Yields a Note with the reason for each unreadable file, except for those whose reasons the user has seen
+    (``already_reported``). If no file can be read, raises a DocumentError that names the files: they are back in the
+    question box then, which tells the reasons. Errors name files without their folders.
     """
     documents, bad = list[str](), dict[str, DocumentError]()
     for file in files:
@@ -29,7 +29,7 @@ def read_attached(
             bad[file] = DocumentError(e.problem.replace(file, name), e.remedy.replace(file, name))
     if bad and not documents:
         raise DocumentError(f"{_names(bad)} cannot be read", "take out the files, or replace them, to ask this")
-    yield from (Note(f"Skipped: {error}") for file, error in bad.items() if file not in told)
+    yield from (Note(f"Skipped: {error}") for file, error in bad.items() if file not in already_reported)
     return documents
 
 

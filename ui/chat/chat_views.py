@@ -17,13 +17,13 @@ class ChatView:
     """A period in which a tab shows a chat. It begins when the chat is opened or a question is asked, and ends when the
     tab's next view begins.
 
-    ``number`` is different for each view. ``begun`` is how many answers had begun in the chat when the tab was last
-    updated.
+    ``number`` is different for each view. ``answers_begun`` is how many answers had begun in the chat when the tab was
+    last updated.
     """
 
     chat: str
     number: int
-    begun: int
+    answers_begun: int
 
 
 class ChatViews:
@@ -38,14 +38,14 @@ class ChatViews:
         self._changed = threading.Condition()
         self._number = 0
 
-    def show(self, tab: str, chat: str, begun: int) -> ChatView:
+    def show(self, tab: str, chat: str, answers_begun: int) -> ChatView:
         """Record that a tab shows a chat, and return the new view.
 
         Waits until the updates of the tab's previous view have ended, at most MAX_WAIT seconds.
         """
         with self._changed:
             self._number += 1
-            view = self._views[tab] = ChatView(chat, self._number, begun)
+            view = self._views[tab] = ChatView(chat, self._number, answers_begun)
             self._changed.notify_all()
             self._changed.wait_for(lambda: tab not in self._followed, MAX_WAIT)
         return view

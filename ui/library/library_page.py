@@ -145,7 +145,7 @@ class LibraryPage:
 
     def _show_news(self, shown: int) -> Updates:
         """Returns updates of the parts that change without a click: watched folders, the search index and summaries."""
-        return self._watched.show() | self._search.show() | self.summaries.news(shown)
+        return self._watched.show() | self._search.show() | self.summaries.show_if_changed(shown)
 
     @property
     def _listing(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _FOLD = f"""() => {{
     ({_IN_VIEW})()
 }}"""
 
-Work = tuple[SummaryTask, Sequence[TableColumn]]
+BatchTask = tuple[SummaryTask, Sequence[TableColumn]]
 """The task of a batch, and the columns of its table (none for summaries)."""
 
 
@@ -131,7 +131,7 @@ class SummariesPanel:
     def _fill(self, ticked: str, given: str, keep: bool, collection: str) -> Updates:
         from localctx.batch.table.fill import questions_of
 
-        def table() -> Work:
+        def table() -> BatchTask:
             columns = [parse_column(line) for line in given.splitlines() if line.strip()]
             return questions_of(columns), columns
 
@@ -159,9 +159,9 @@ class SummariesPanel:
         documents = [d.id for d in chat.documents] if chat else []
         return self._run(documents, lambda: (SummaryTask(), ()))
 
-    def _run(self, documents: Sequence[str], work: Callable[[], Work]) -> Updates:
-        """Begin ``work`` on these documents (ids), and show it or the error."""
-        return self._guarded(lambda: self._batches.begin(list(self._items(documents)), *work()))
+    def _run(self, documents: Sequence[str], task: Callable[[], BatchTask]) -> Updates:
+        """Begin ``task`` on these documents (ids), and show it or the error."""
+        return self._guarded(lambda: self._batches.begin(list(self._items(documents)), *task()))
 
     def _guarded(self, action: Callable[[], None]) -> Updates:
         """Run ``action``, and show the batch and the error of the action."""
@@ -179,7 +179,7 @@ class SummariesPanel:
         with self._window.store() as store:
             has, text = store.documents.has, store.documents.text
             rows = batches.rows(store) if batches.columns else {}
-            changes = self._window.table.news(store, rows)
+            changes = self._window.table.unseen_changes(store, rows)
             if batches.columns and batches.items:
                 cards = table_html(batches.columns, batches.items, rows)
             else:
@@ -201,7 +201,7 @@ class SummariesPanel:
             self.cards: cards,
         }
 
-    def news(self, shown: int) -> Updates:
+    def show_if_changed(self, shown: int) -> Updates:
         """Returns the updates of ``show`` if the batch is not at the version ``shown`` any more, else {}."""
         return self.show() if shown != self._batches.version else {}
 
@@ -209,7 +209,7 @@ class SummariesPanel:
         if self._batches.running:
             self._batches.pause()
         else:
-            self._batches.resume()
+            self._batches.resume_all()
 
     def _export(self) -> str:
         return self._workbook() if self._batches.columns else self._zip()

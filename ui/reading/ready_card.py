@@ -10,7 +10,7 @@ import gradio as gr
 
 from localctx.ui.reading import ready_text, source_list
 from localctx.ui.reading.chat_documents import ChatDocuments
-from localctx.ui.running.tab_reading import ReadingState, TabReading, Wanted
+from localctx.ui.running.tab_reading import ReadingState, ReadingTarget, TabReading
 from localctx.ui.uploads import uploaded_files
 from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates, tab_id
 
@@ -66,13 +66,13 @@ class ReadyCard:
     def _want(
         self, question: dict[str, Any], chat: str, documents: list[str], scope: str, until: str, request: gr.Request
     ) -> Updates:
-        files = uploaded_files(question)
-        wanted = Wanted() if scope else Wanted(tuple(files), tuple(documents), (until or "").strip(), self._begun(chat))
+        files, until = tuple(uploaded_files(question)), (until or "").strip()
+        wanted = ReadingTarget() if scope else ReadingTarget(files, tuple(documents), until, self._has_messages(chat))
         reading = self._reading(request)
         reading.want(wanted)
         return self._show(reading.state, request)
 
-    def _begun(self, chat: str) -> bool:
+    def _has_messages(self, chat: str) -> bool:
         with self._window.store() as store:
             stored = store.chats.stored(chat)
         return stored is not None and stored.leaf is not None
@@ -100,7 +100,7 @@ class ReadyCard:
         card.
         """
         html, busy = ready_text.card(state), state.busy
-        asked = [] if state.wanted.begun and not state.wanted.files else self._not_asked(state)[:SUGGESTIONS]
+        asked = [] if state.wanted.has_messages and not state.wanted.files else self._not_asked(state)[:SUGGESTIONS]
         shown = "\n".join([html, *asked])
         if changed_only and self._sent.get(tab_id(request)) == shown:
             return {}
@@ -111,7 +111,7 @@ class ReadyCard:
             self.box: gr.update(visible=bool(html)),
             self.card: html,
             self._about.attached: source_list.attached(self._attached(state)),
-            self.cancel: gr.update(visible=busy and not state.ready and not state.wanted.begun),
+            self.cancel: gr.update(visible=busy and not state.ready and not state.wanted.has_messages),
             self.row: gr.update(visible=bool(asked)),
             **{
                 button: gr.update(value=text, visible=bool(text))
@@ -128,7 +128,7 @@ class ReadyCard:
 
     def _not_asked(self, state: ReadingState) -> list[str]:
         """Returns the suggested questions that were not asked yet in any chat about these documents."""
-        if not state.wanted.begun:
+        if not state.wanted.has_messages:
             return list(state.questions)
         ids = {d.document for d in state.documents}
         with self._window.store() as store:

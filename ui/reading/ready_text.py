@@ -78,7 +78,7 @@ def _line(state: ReadingState) -> str:
         return render.note(in_everyday_words(state.error), "error")
     if state.ready and state.ready.failed:
         return render.note(in_everyday_words(state.ready.failed), "error")
-    if state.wanted.begun and not state.wanted.files:
+    if state.wanted.has_messages and not state.wanted.files:
         return ""
     if state.ready:
         return f'<p class="lc-ready-line" role="status">{ready_sentence(state.ready)}</p>'

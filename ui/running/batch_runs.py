@@ -50,9 +50,11 @@ class BatchRuns:
             if self.running:
                 raise UsageError("other documents are being summarized", "pause that first, or wait for its end")
             self.items, self.task, self.columns, self.kept = list(items), task, tuple(columns), ""
-        self.resume()
+        self.resume_all()
 
-    def follow(self, items: Sequence[BatchItem], task: SummaryTask, columns: Sequence[TableColumn], kept: str) -> None:
+    def show_kept_table(
+        self, items: Sequence[BatchItem], task: SummaryTask, columns: Sequence[TableColumn], kept: str
+    ) -> None:
         """Make ``items`` the documents of a table that is kept current, unless another batch is shown. Documents that
         it had already stay as they are, and a pause goes on.
         """
@@ -66,25 +68,25 @@ class BatchRuns:
             self.items, self.task, self.columns, self.kept = items, task, tuple(columns), kept
             self._notify()
         if not paused:
-            self.go_on()
+            self.run_waiting()
 
-    def release(self) -> None:
+    def run_next_idle(self) -> None:
         """Run the next documents that wait until the machine is idle, unless others run or are paused."""
         with self._changed:
             if self.running or self.paused:
                 return
             for item in [item for item in self.items if item.state == "later"][: self._max_parallel]:
                 item.state = "waiting"
-        self.go_on()
+        self.run_waiting()
 
-    def resume(self) -> None:
+    def resume_all(self) -> None:
         """Continue with all unfinished documents, also those that wait until the machine is idle."""
         with self._changed:
             for item in self.items:
                 item.state = "waiting" if item.state == "later" else item.state
-        self.go_on()
+        self.run_waiting()
 
-    def go_on(self) -> None:
+    def run_waiting(self) -> None:
         """Continue with the unfinished documents that do not wait until the machine is idle."""
         with self._changed:
             self.running, self.why = self._is_pending, ""
@@ -100,10 +102,10 @@ class BatchRuns:
             for item in self.items:
                 if item.state == "failed":
                     item.reset()
-        self.resume()
+        self.resume_all()
 
     def pause(self, why: str = "") -> None:
-        """Stop. Documents in progress start again after ``resume``."""
+        """Stop. Documents in progress start again after ``resume_all``."""
         with self._changed:
             self.running, self.why, self.stopped_at = False, why, time.monotonic()
             streams = list(self._streams)

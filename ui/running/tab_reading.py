@@ -32,18 +32,18 @@ MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed 
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadingTarget:
     """The target of a tab's reading: uploaded ``files``, the chat's ``documents`` (ids), and ``until``, the mark up to
     which they are read.
 
-    ``begun`` is True if the chat has messages. ``settings`` are the values of those settings that make reading again
-    necessary when they change.
+    ``has_messages`` says whether the chat has messages. ``settings`` are the values of those settings that make reading
+    again necessary when they change.
     """
 
     files: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     until: str = ""
-    begun: bool = False
+    has_messages: bool = False
     settings: tuple[str, ...] = ()
 
 
@@ -80,7 +80,7 @@ class ReadingState:
     suggested questions, from the ``candidates`` or the model.
     """
 
-    wanted: Wanted = Wanted()
+    wanted: ReadingTarget = ReadingTarget()
     documents: Sequence[ReadDocument] = ()
     phase: str = ""
     progress: Progress | None = None
@@ -125,7 +125,7 @@ class TabReading:
         """The files that could not be parsed, for reasons that the tab shows."""
         return frozenset(document.source for document in self.state.documents if document.error)
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: ReadingTarget) -> None:
         """Set a new target to read ahead. Documents that were already parsed are not parsed again."""
         wanted = replace(wanted, settings=self._settings().reading_key)
         with self._changed:
@@ -217,7 +217,7 @@ class TabReading:
         """
         self._enter(state, "reading")
         more = sum(document.characters for document in state.documents) <= MAX_PASSAGES_READ
-        suggesting = not state.wanted.begun or bool(state.wanted.files)
+        suggesting = not state.wanted.has_messages or bool(state.wanted.files)
         job = _making_ready(ids, state.wanted.until, more, state.candidates if suggesting else None)
         for event in self._events(job, self._answer_worker, lambda: _is(self, state), yielding=True):
             if isinstance(event, ReadyEvent):

@@ -107,11 +107,11 @@ class TableKeeper:
         failed = batches.why and time.monotonic() - batches.stopped_at >= RETRY
         if (failed or any(item.state == "later" for item in batches.items)) and not self._why_not():
             if failed:
-                batches.go_on()
+                batches.run_waiting()
             else:
-                batches.release()
+                batches.run_next_idle()
 
-    def news(self, store: Store, rows: Mapping[str, AnswerRow]) -> list[RowChange]:
+    def unseen_changes(self, store: Store, rows: Mapping[str, AnswerRow]) -> list[RowChange]:
         """Returns what is new in ``rows`` (by path) since the user last said to have seen them. Raises StoreError."""
         if not self._batches.kept or not self._table or not self._table.filled:
             return []
@@ -164,7 +164,7 @@ class TableKeeper:
             at_once = not table.filled or job in known or store.results.get(row.id, recipe)
             return BatchItem(job, row.name, "waiting" if at_once else "later")
 
-        self._batches.follow([*map(item, table.documents(store))], task, table.columns, table.scope)
+        self._batches.show_kept_table([*map(item, table.documents(store))], task, table.columns, table.scope)
 
     def _note_filled(self, store: Store, table: KeptTable) -> None:
         """Once the first documents have rows, record that the user has seen these."""
