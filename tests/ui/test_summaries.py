@@ -262,6 +262,8 @@ def test_ticked_documents_fill_a_table_whose_values_open_their_sentences(tab, wi
     table = tab.page.locator(".lc-answers table")
     assert table.locator("thead th").all_inner_texts() == ["Document", "colour", "doors"]
     assert sorted(table.locator("tbody th").all_inner_texts()) == ["blue.txt", "red.txt"]
+    hint = tab.page.get_by_text("Click a value to see its sentence.")
+    assert hint.evaluate("e => getComputedStyle(e).fontSize") == "13px"
     item = next(item for item in window.batches.items if item.name == "red.txt")
     (answer, *_), quote = item.entry["answers"], "Its door is red."
     cited = {"document": item.job.source, "name": "red.txt", "page": None, "heading": None, "quote": quote}
