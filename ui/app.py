@@ -65,7 +65,7 @@ def build(window: AppWindow) -> gr.Blocks:
         chat.viewer.wire(chat.chat, chat.question, tabs)
         library.wire(page, tab)
         memory.wire(page, tabs, settings.pages, chat.chat)
-        settings.wire(page, tabs, memory.saved)
+        settings.wire(page, tabs)
     return page
 
 

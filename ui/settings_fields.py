@@ -5,7 +5,6 @@ from typing import Any, get_args
 
 import gradio as gr
 
-from localctx.kv.keepers import KEEPERS
 from localctx.models.catalog import load_catalog
 from localctx.settings import SETTINGS
 from localctx.settings.declaration import Group, Setting, Shown
@@ -33,10 +32,9 @@ class Field:
         """(label, value) of each value of a choice, or of each example of a text setting."""
         return [(label, value) for value, label in self.labels.items()] or [(text, text) for text in self._examples()]
 
-    def build(self, visible: bool = True) -> Any:
+    def build(self) -> Any:
         """Returns the field's gradio component."""
         options: dict[str, Any] = {"label": self.label, "info": self.info or None, "elem_id": f"set-{self.name}"}
-        options |= {"visible": visible}
         if isinstance(self._kind, Number) and not self._kind.optional:
             return gr.Number(precision=0 if self._kind.whole else None, **options)
         if isinstance(self._kind, Choice) and len(self.labels) <= MOST_BUTTONS:
@@ -49,8 +47,9 @@ class Field:
         """Returns values to choose from, for a setting whose value can also be typed."""
         if self.name == "adapter":
             return ["auto", "none", *sorted({entry.reader for entry in load_catalog().values()} - {""})]
-        known = {"keep": list(KEEPERS), "embedder": ["none"]}  # the page offers the installed embedders
-        return known.get(self.name) or (list(self._kind.examples) if isinstance(self._kind, Text) else [])
+        if self.name == "embedder":
+            return ["none"]  # the page offers the installed embedders
+        return list(self._kind.examples) if isinstance(self._kind, Text) else []
 
 
 def _fields() -> Iterator[Field]:

@@ -96,10 +96,8 @@ class MemoryPage:
             event(self._tab_selected, [chat, self.page], [*live, *choices], **EVENT_OPTIONS)
         self.timer.tick(self._live, [chat, self.map_key], live, **EVENT_OPTIONS)
         changed = [self.message, *choices]
-        self.saved = (
-            self.codec.input(partial(self._save, "kv"), [self.codec], changed, **EVENT_OPTIONS),
-            self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **EVENT_OPTIONS),
-        )
+        self.codec.input(partial(self._save, "kv"), [self.codec], changed, **EVENT_OPTIONS)
+        self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **EVENT_OPTIONS)
         self.measure.click(
             self._measure,
             [self.document, self.variants, self.tokens],

@@ -1,7 +1,7 @@
 """Builds the settings page, which writes the settings file that commands also read, and manages the data folder."""
 
 import shutil
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TAB, ADVANCED_TAB = "Settings", "Advanced"
 CONFIRMATION = "delete everything"  # the user must type these words before everything is deleted
+_FIELDS = [field for field in FIELDS if field.group != ON_MEMORY_PAGE]
 _SET_APPEARANCE = """(how) => {
   const system = matchMedia('(prefers-color-scheme: dark)').matches
   const inUrl = new URLSearchParams(location.search).has('__theme')
@@ -70,8 +71,6 @@ class SettingsPage:
                 for field in fields_of(group):
                     with gr.Column(min_width=260):
                         self.fields[field.name] = field.build()
-        for field in fields_of(ON_MEMORY_PAGE):
-            self.fields[field.name] = field.build(visible=False)
 
     def _build_data(self) -> None:
         self.data = gr.HTML("", elem_id="data")
@@ -89,18 +88,13 @@ class SettingsPage:
             self.deleted = gr.HTML("", elem_id="deleted")
         self.reload = gr.Textbox("", visible=False)
 
-    def wire(self, page: gr.Blocks, tabs: gr.Tabs, saved_elsewhere: Sequence[Any] = ()) -> None:
-        """Connect the components with their event handlers.
-
-        ``saved_elsewhere`` are events of other pages that change settings.
-        """
+    def wire(self, page: gr.Blocks, tabs: gr.Tabs) -> None:
+        """Connect the components with their event handlers."""
         fields = list(self.fields.values())
         appearance = self.fields["appearance"]
         everything = [*fields, self.data, self.shown]
         page.load(self._show, None, everything, **EVENT_OPTIONS).then(None, appearance, None, js=_SET_APPEARANCE)
         tabs.select(self._tab_selected, [self.shown], everything, **EVENT_OPTIONS)
-        for event in saved_elsewhere:
-            event.then(self._show, [self.shown], everything, **EVENT_OPTIONS)
         appearance.input(None, appearance, None, js=_SET_APPEARANCE)
         self.save.click(self._save, fields, [self.message, *everything], **EVENT_OPTIONS)
         self.verify.click(self._verify, None, [self.checked], **SLOW_EVENT_OPTIONS)
@@ -123,9 +117,9 @@ class SettingsPage:
         fields stays.
         """
         settings, over = vars(self._window.settings), overrides()
-        changed = [f for f in FIELDS if shown is None or settings[f.name] != shown[f.name]]
+        changed = [f for f in _FIELDS if shown is None or settings[f.name] != shown[f.name]]
         updates = {self.fields[f.name]: self._field(f, settings[f.name], f.name in over) for f in changed}
-        return updates | {self.data: self._data(), self.shown: {f.name: settings[f.name] for f in FIELDS}}
+        return updates | {self.data: self._data(), self.shown: {f.name: settings[f.name] for f in _FIELDS}}
 
     def _field(self, field: Field, value: Any, over: bool) -> Any:
         info = f"set from outside by {variable(field.name)}, which wins" if over else field.info
@@ -154,7 +148,7 @@ class SettingsPage:
 
     def _save(self, *values: Any) -> Updates:
         settings, over = self._window.settings, overrides()
-        typed = {f.name: _clean(value) for f, value in zip(FIELDS, values, strict=True) if f.name not in over}
+        typed = {f.name: _clean(value) for f, value in zip(_FIELDS, values, strict=True) if f.name not in over}
         changes = {name: value for name, value in typed.items() if not _same(value, getattr(settings, name))}
         if not changes:
             return {self.message: render.note("Nothing was changed", "done")}
