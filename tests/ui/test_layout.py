@@ -7,6 +7,8 @@ from browser import Tab
 from stored_documents import row
 from window_in_process import opened, served_with_key
 
+from localctx.ui.app import build
+
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 LEASE = "The landlord is Ann Marlow. The rent is EUR 600 per month. It is due on the first day of the month."
@@ -60,6 +62,11 @@ def top(page, where: str) -> float:
 def library(page) -> None:
     page.get_by_role("tab", name="Library").click()
     page.locator("#documents .lc-pick").first.wait_for()
+
+
+def test_no_two_components_have_one_id(window):
+    ids = [block.elem_id for block in build(window).blocks.values() if block.elem_id]
+    assert sorted(ids) == sorted(set(ids))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -85,7 +85,7 @@ class SettingsPage:
             )
             self.models_too = gr.Checkbox(label="The models too", elem_id="delete-models")
             self.delete = gr.Button("Delete everything", variant="stop", elem_id="delete-everything")
-            self.deleted = gr.HTML("", elem_id="deleted")
+            self.deleted = gr.HTML("", elem_id="everything-deleted")
         self.reload = gr.Textbox("", visible=False)
 
     def wire(self, page: gr.Blocks, tabs: gr.Tabs) -> None:
