@@ -238,10 +238,8 @@ class Tab:
 
     def read_share(self) -> int:
         """How much of the last answer's prompt was already read, in percent, once that is shown."""
-        self.page.wait_for_function(
-            "document.querySelector('#conversation').textContent.includes('already read')", polling=20
-        )
-        return int(re.findall(r"(\d+) % already read", self.conversation.text_content())[-1])
+        shares = "[...document.querySelector('#conversation').textContent.matchAll(/(\\d+) % already read/g)]"
+        return int(self.page.wait_for_function(f"{shares}.at(-1)?.[1]", polling=20).json_value())
 
     def details(self) -> str:
         """Wait until the last answer is stored; what its details say."""

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
@@ -20,7 +21,7 @@ from localctx.library import add
 from localctx.store.store import Store
 from localctx.ui.reading import ready_text
 from localctx.ui.reading.chat_documents import ChatDocuments
-from localctx.ui.reading.ready_card import ReadyCard
+from localctx.ui.reading.ready_card import SUMMARIZE, ReadyCard
 from localctx.ui.running.tab_reading import ReadDocument, ReadingState, ReadingTarget, TabReading
 from localctx.workflows.ahead.readiness import Readiness, ReadinessWorkflow
 from localctx.workflows.ahead.suggested_questions import Candidates, SuggestedQuestions
@@ -210,6 +211,34 @@ def test_a_chat_with_messages_shows_the_state_on_the_chip_alone():
     assert "Ask anything" not in shown
     new = ReadingState(ReadingTarget(documents=("id",)), documents, "ready", ready=ready)
     assert "Ask anything" in ready_text.card(new)
+
+
+def test_a_new_chat_lists_the_headings_of_its_only_document(reading, tmp_path):
+    path = tmp_path / "house.md"
+    path.write_text("# House\n\n" + "".join(f"## {i}. <Room> {i}\n\nIt has {i} windows.\n\n" for i in range(1, 14)))
+    reading.want(ReadingTarget((str(path),)))
+    state = until(reading, "ready")
+    (document,) = state.documents
+    assert [span.label for span in document.headings][:2] == ["1. <Room> 1", "2. <Room> 2"]
+    shown = ready_text.card(state)
+    assert shown.count('aria-label="Contents of house.md"') == 1
+    assert f'data-start="{document.headings[9].start}"' in shown
+    assert "10. &lt;Room&gt; 10" in shown
+    assert "11. &lt;Room&gt;" not in shown
+    assert "and 3 more" in shown
+    state.documents = [document, document]
+    assert "Contents" not in ready_text.card(state)
+    state.documents, state.wanted = [document], replace(state.wanted, has_messages=True)
+    assert "Contents" not in ready_text.card(state)
+
+
+@pytest.mark.parametrize(("part", "files", "offered"), [("page", 1, True), ("row", 1, False), ("page", 2, False)])
+def test_the_only_document_of_a_new_chat_can_be_summarized_unless_it_is_a_table(window, part, files, offered):
+    card = ReadyCard(window, ChatDocuments(window))
+    documents = [ReadDocument(f"id{i}", "report.pdf", f"id{i}", part, 5, 900) for i in range(files)]
+    state = ReadingState(ReadingTarget(), documents, "ready", questions=["How high is the weir?"])
+    assert (SUMMARIZE in card._suggested(state)) == offered
+    assert card._suggested(state)[0] == "How high is the weir?"
 
 
 def test_what_was_asked_of_a_document_is_not_suggested_again(window):

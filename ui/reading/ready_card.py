@@ -13,8 +13,9 @@ from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.running.tab_reading import ReadingState, ReadingTarget, TabReading
 from localctx.ui.uploads import uploaded_files
 from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates, tab_id
+from localctx.workflows.ahead.suggested_questions import COUNT
 
-SUGGESTIONS = 3
+SUMMARIZE = "Summarize this document"
 FAST, SLOW = 0.4, 3.0  # seconds between two refreshes: while documents are read, and afterwards
 _WANTED = """(question, chat, documents, scope, until) => [JSON.stringify(
     [(question?.files ?? []).map(file => file.path), chat, documents, scope, until])]"""
@@ -36,7 +37,7 @@ class ReadyCard:
                 self.card = gr.HTML("", elem_id="ready-card")
                 self.cancel = gr.Button("Cancel", size="sm", elem_id="ready-cancel", scale=0, min_width=90)
             with gr.Row(elem_id="suggestions", visible=False) as self.row:
-                self.suggestions = [gr.Button("", size="sm") for _ in range(SUGGESTIONS)]
+                self.suggestions = [gr.Button("", size="sm") for _ in range(COUNT + 1)]
 
     @property
     def outputs(self) -> list[Any]:
@@ -100,12 +101,12 @@ class ReadyCard:
         card.
         """
         html, busy = ready_text.card(state), state.busy
-        asked = [] if state.wanted.has_messages and not state.wanted.files else self._not_asked(state)[:SUGGESTIONS]
+        asked = self._suggested(state)
         shown = "\n".join([html, *asked])
         if changed_only and self._sent.get(tab_id(request)) == shown:
             return {}
         self._sent[tab_id(request)] = shown
-        questions = [*asked, *[""] * (SUGGESTIONS - len(asked))]
+        questions = [*asked, *[""] * (len(self.suggestions) - len(asked))]
         return {
             self.timer: gr.Timer(FAST if busy else SLOW, active=bool(state.documents)),
             self.box: gr.update(visible=bool(html)),
@@ -126,10 +127,17 @@ class ReadyCard:
         files = [d for d in state.documents if d.source in state.wanted.files]
         return [(d.name, d.document, ready_text.facts(d, state)) for d in files]
 
+    def _suggested(self, state: ReadingState) -> list[str]:
+        """Returns the questions to suggest, and in a chat without messages the summary of its only document, if that is
+        no table.
+        """
+        if state.wanted.has_messages:
+            return self._not_asked(state)[:COUNT] if state.wanted.files else []
+        has_prose = len(state.documents) == 1 and state.questions and state.documents[0].part != "row"
+        return [*state.questions[:COUNT], *([SUMMARIZE] if has_prose else [])]
+
     def _not_asked(self, state: ReadingState) -> list[str]:
         """Returns the suggested questions that were not asked yet in any chat about these documents."""
-        if not state.wanted.has_messages:
-            return list(state.questions)
         ids = {d.document for d in state.documents}
         with self._window.store() as store:
             chats = [c.id for c in store.chats.all() if ids & {d.id for d in c.documents}]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from localctx.workflows.ahead.readiness import Readiness
 
 MAX_CHIPS = 6  # documents that are shown as chips; the others are counted
+MIN_HEADINGS, MAX_HEADINGS = 3, 10  # headings of a document that are listed; the others are counted
 MAY_ASK = "You can ask already."
 STOPPED = "Not read ahead. It is read when you ask."
 NO_MODEL = "It is read as soon as there is a model that can: choose one above."
@@ -30,7 +31,8 @@ def card(state: ReadingState) -> str:
     chips += f"<li>and {more:,} more</li>" if more > 0 else ""
     errors = dict.fromkeys(in_everyday_words(d.error) for d in state.documents if d.error)
     failed = "".join(f'<p class="lc-bad" role="alert">{render.escape(error)}</p>' for error in errors)
-    return f'<div class="lc-ready"><ul class="lc-docs" aria-label="Documents">{chips}</ul>{failed}{_line(state)}</div>'
+    shown = f'<ul class="lc-docs" aria-label="Documents">{chips}</ul>{failed}{_line(state)}'
+    return f'<div class="lc-ready">{_contents(state)}{shown}</div>'
 
 
 def ready_sentence(ready: "Readiness") -> str:
@@ -43,6 +45,22 @@ def ready_sentence(ready: "Readiness") -> str:
 def facts(d: ReadDocument, state: ReadingState) -> str:
     """Returns a document's length and state in words."""
     return " · ".join(filter(None, [_length(d), _sign(d, state)[1]]))
+
+
+def _contents(state: ReadingState) -> str:
+    """Returns the headings of the only document of a chat without messages, each of which opens the document there."""
+    document, *others = state.documents
+    headings = document.headings
+    if others or state.wanted.has_messages or len(headings) < MIN_HEADINGS:
+        return ""
+    shown = "".join(
+        f'<li><button type="button" {render.opener(document.document, document.name, h.start, h.start + len(h.label))}>'
+        f"{render.escape(h.label)}</button></li>"
+        for h in headings[:MAX_HEADINGS]
+    )
+    more = len(headings) - MAX_HEADINGS
+    shown += f"<li>and {more:,} more</li>" if more > 0 else ""
+    return f'<nav class="lc-contents" aria-label="Contents of {render.escape(document.name)}"><ul>{shown}</ul></nav>'
 
 
 def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:

@@ -17,9 +17,11 @@ from localctx.library.add import Added
 from localctx.models.hub.resolve import check_known
 from localctx.serving.worker import EngineWorker, SessionJob
 from localctx.settings import Settings
+from localctx.store.documents import Span
 from localctx.store.process_locks import at_work
 from localctx.ui.job_events import error_text
 from localctx.workflows.ahead.suggested_questions import Candidates, SuggestedQuestions
+from localctx.workflows.ahead.topics import headings_below
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
@@ -59,7 +61,8 @@ class ReadDocument:
     """A document of the chat, or a file in the question box.
 
     ``document`` is the id of the document once it is stored, else "". ``parts`` is the number of its parts, and
-    ``part`` their kind, such as page. ``error`` says why it could not be parsed, or is "".
+    ``part`` their kind, such as page. ``headings`` are the spans of its headings, without its title. ``error`` says why
+    it could not be parsed, or is "".
     """
 
     source: str
@@ -68,6 +71,7 @@ class ReadDocument:
     part: str = ""
     parts: int = 0
     characters: int = 0
+    headings: Sequence[Span] = ()
     error: str = ""
 
 
@@ -206,7 +210,7 @@ class TabReading:
             if isinstance(event, ReadDocument):
                 for document in (d for d in state.documents if d.document == event.document):
                     document.name, document.characters = document.name or event.name, event.characters
-                    document.part, document.parts = event.part, event.parts
+                    document.part, document.parts, document.headings = event.part, event.parts, event.headings
             elif isinstance(event, Candidates):
                 state.candidates, state.questions = event, () if event.tried else event.questions
         self._enter(state, "reading")
@@ -275,7 +279,7 @@ def _describing(documents: Sequence[str], until: str) -> SessionJob:
         for document in filter(stored.has, documents):
             row = stored.find(document)
             part, parts = stored.count_parts(row.id)
-            yield ReadDocument(row.id, row.name, row.id, part, parts, row.chars)
+            yield ReadDocument(row.id, row.name, row.id, part, parts, row.chars, headings_below(stored.spans(row.id)))
         yield session.workflows.readiness.candidates(documents, until)
 
     return job

@@ -44,13 +44,19 @@ def find_topics(text: str, spans: Sequence[Span]) -> list[str]:
     """Returns the topics that the headings of ``text`` name, in order, without numbers. Headings with little text below
     them are left out, and so are headings of any kind of document, such as "Introduction".
     """
-    marked = [span for span in spans if span.kind == "heading"]
-    found = [(span.label, span.end - span.start - len(span.label)) for span in marked if span.start < len(text)]
-    if len(found) > TITLED and not text[: marked[0].start].strip():
-        found = found[1:]  # drop the document's title
+    marked = headings_below([span for span in spans if span.start < len(text)], len(text) - len(text.lstrip()))
+    found = [(span.label, span.end - span.start - len(span.label)) for span in marked]
     names = found if len(found) > 1 else list(_numbered_lines(text))
     topics = (_topic(label) for label, body in names if body >= MIN_BODY)
     return list(dict.fromkeys(filter(None, topics)))
+
+
+def headings_below(spans: Sequence[Span], begins: int = 0) -> list[Span]:
+    """Returns the spans of a document's headings, without its title. ``begins`` is where its text begins, after blank
+    characters.
+    """
+    found = [span for span in spans if span.kind == "heading"]
+    return found[1:] if len(found) > TITLED and found[0].start <= begins else found
 
 
 def _numbered_lines(text: str) -> Iterator[tuple[str, int]]:
