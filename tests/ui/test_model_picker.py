@@ -362,7 +362,7 @@ def test_an_embedder_is_no_model_to_answer(picker, home, saying, tmp_path):
 @contextmanager
 def disk(monkeypatch, free: int) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr("localctx.ui.models.model_choice.measure_disk", lambda _: Measured(free, free))
+        patch.setattr("localctx.ui.models.model_picker.measure_disk", lambda _: Measured(free, free))
         yield
 
 
