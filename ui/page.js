@@ -39,6 +39,7 @@
 
   // What is typed survives whatever happens to the page or the server; each chat has a draft of its own.
   const EMPTY = { text: "", files: [] }
+  const UNCHANGED = { __type__: "update" }  // gradio's update that sets nothing, and so loses no file of an upload
   const place = (chat) => `localctx draft ${chat}`
   const isEmpty = (value) => !value?.text && !value?.files?.length
   const kept = (chat) => { try { return JSON.parse(localStorage.getItem(place(chat))) } catch { return null } }
@@ -75,11 +76,12 @@
     back: (chat, value) => [isEmpty(value) ? kept(typedIn = chat) ?? EMPTY : value],  // the page was opened
     show(chat) {  // another chat was chosen
       const since = left ? enteredSince(left, inBox) : EMPTY
+      const stays = isEmpty(left ?? inBox) && !kept(chat)
       if (anew && !chat) localStorage.removeItem(place(chat))
       left = null
       typedIn = chat
       toAddress(chat)
-      return [isEmpty(since) ? kept(chat) ?? EMPTY : since]
+      return [stays ? UNCHANGED : isEmpty(since) ? kept(chat) ?? EMPTY : since]
     },
   }
 

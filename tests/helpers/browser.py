@@ -204,6 +204,11 @@ class Tab:
         return self
 
     def drop(self, name: str, data: bytes) -> None:
+        """Let a file fall into the question box, and wait until it is uploaded."""
+        self.start_drop(name, data)
+        self.page.locator("#question .thumbnail-item").first.wait_for(state="attached")
+
+    def start_drop(self, name: str, data: bytes) -> None:
         """Let a file fall into the question box."""
         script = """([name, data]) => { const all = new DataTransfer()
             all.items.add(new File([Uint8Array.from(atob(data), c => c.charCodeAt(0))], name)); return all }"""
@@ -211,7 +216,6 @@ class Tab:
         box = self.page.locator("#question .full-container")
         for event in ("dragenter", "dragover", "drop"):
             box.dispatch_event(event, {"dataTransfer": files})
-        self.page.locator("#question .thumbnail-item").first.wait_for(state="attached")
 
     def ask(self, question: str) -> None:
         """Ask with the keyboard; returns when the question is taken: its box is empty, and it is shown if it can be."""

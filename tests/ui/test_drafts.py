@@ -1,14 +1,17 @@
 """What is typed or attached is never lost: it survives another chat, a reload, and a server that was killed."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 from browser import Served, Tab
+from playwright.sync_api import Route
 from stored_documents import add
 
 from localctx.store.store import Store
@@ -36,6 +39,33 @@ def test_a_file_dropped_right_after_new_chat_belongs_to_the_new_chat(tab, window
     tab.box.fill("Who fishes?")
     tab.page.locator("#new-chat").click()
     tab.drop("late.pdf", b"%PDF-1.7 nothing")
+    tab.page.locator("#ready-card .lc-doc-failed").wait_for()
+    assert tab.page.locator("#question .thumbnail-item").count() == 1
+
+
+@pytest.mark.parametrize("uploaded", ["before", "after"])
+def test_a_file_dropped_before_the_new_chat_is_shown_stays(tab, window, uploaded):
+    """Its upload ends before or after the server's answer to the click."""
+    with closing(Store(window.home)) as store:
+        chat = store.chats.create("Herons", [add(store, "Herons fish here.")[0]]).id
+        store.chats.append(chat, None, "user", "Who fishes?")
+    tab.page.reload()
+    tab.page.locator(f"#chats [data-chat='{chat}']").click()
+    tab.wait_for("Who fishes?", "#conversation")
+    slow = re.compile("queue/join|run/predict" if uploaded == "before" else "/upload")
+    held, over = list[Route](), threading.Event()
+    tab.page.route(slow, lambda route: route.continue_() if over.is_set() else held.append(route))
+    tab.page.locator("#new-chat").click()
+    tab.start_drop("late.pdf", b"%PDF-1.7 nothing")
+    while not held:
+        tab.page.wait_for_timeout(20)
+    if uploaded == "before":
+        tab.page.locator("#question .thumbnail-item").wait_for(state="attached")
+    else:
+        tab.page.locator(".lc-empty").wait_for(state="attached")
+    over.set()
+    for route in held:
+        route.continue_()
     tab.page.locator("#ready-card .lc-doc-failed").wait_for()
     assert tab.page.locator("#question .thumbnail-item").count() == 1
 
