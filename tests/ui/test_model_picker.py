@@ -67,6 +67,8 @@ def window(home, saying, hub, monkeypatch):
     """A window as after the first start: the demonstration is installed, nothing is chosen. Its machine is fast, and
     the catalogue has one other model, which the hub has.
     """
+    from localctx.ui.window import AppWindow  # before: a module that is first imported now would keep the catalogue
+
     known = {FALLBACK: load_catalog()[FALLBACK], "tiny": ENTRY}
     for room in (catalog, model_advice, model_list, resolve):
         monkeypatch.setattr(room, "load_catalog", lambda: known)
@@ -74,8 +76,6 @@ def window(home, saying, hub, monkeypatch):
     monkeypatch.setattr(machines, "measure_device", lambda _: Measured(4 << 30, 8 << 30))
     monkeypatch.delenv("LOCALCTX_MODEL", raising=False)
     install_copy(saying, FALLBACK, home / "models")
-    from localctx.ui.window import AppWindow
-
     settings = load_settings(home=home, model=FALLBACK, embedder="none", adapter="none", max_tokens=4, threads=1)
     with closing(AppWindow(settings)) as window:
         yield window
