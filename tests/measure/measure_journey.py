@@ -23,6 +23,7 @@ import httpx
 
 from localctx.docs import page
 from localctx.engine.prompt_wording import ASK, content
+from localctx.models.choice.default_model import choose_model
 from localctx.models.files.gguf_file import open_gguf
 from localctx.models.hub.resolve import resolve_model
 from localctx.models.llama_cpp.library import llama_library
@@ -128,7 +129,7 @@ def timed(answers: Iterator[str]) -> tuple[float, float]:
 
 def published_gguf() -> Path:
     """Returns the file that the default model was published as, which is downloaded if needed."""
-    settings = load_settings()
+    settings = choose_model(load_settings())
     resolve_model(settings.model, settings.models, lambda phase, done, total: None)
     gguf = published_file(settings.model, settings.models, settings.home / "bench")
     assert gguf, "this model was not published as a GGUF"
