@@ -98,6 +98,7 @@ TEXTS = st.lists(
 )
 
 
+@pytest.mark.slow
 def test_every_quoted_answer_is_in_the_text_word_for_word(tokenizer, monkeypatch):
     monkeypatch.setattr(span_search, "MAX_PASSES", 3)
     checked = 0

@@ -90,6 +90,7 @@ def test_a_helper_that_does_not_start_is_done_without(monkeypatch, done, started
     assert done == ["warm_prefill", "warm_decoding"]
 
 
+@pytest.mark.slow
 def test_a_helper_ends_with_the_process_that_started_it(tmp_path):
     """Closing its standard input, as the end of that process does, ends it long before it has compiled anything."""
     helper = [sys.executable, "-c", "from localctx.kernels.cpu.warmup import help_parent as run; run()"]

@@ -77,6 +77,7 @@ def broken() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_thirty_broken_files_cost_a_line_each(tmp_path):
     files = broken()
     assert len(files) > 30
@@ -131,6 +132,7 @@ def test_time_and_text_are_limited(what, data, limits, problem):
         parse(what, data, ReadOptions(limits=limits))
 
 
+@pytest.mark.slow
 def test_a_long_mailbox_gets_time_for_each_message(tmp_path):
     many = mbox(tmp_path, [message(f"n{i}", f"body {i}\n") for i in range(20)]) * 200
     parsed = parse("mbox", many, ReadOptions(limits=SandboxLimits(seconds=2)))

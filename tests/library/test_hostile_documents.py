@@ -222,6 +222,7 @@ def test_links_out_of_a_folder_are_not_followed_and_counted_in_one_line(run, tmp
     assert run("library", "add", folder / "relative.txt").returncode == 0  # named by the owner
 
 
+@pytest.mark.slow
 def test_documents_changed_at_random_are_read_or_refused_in_a_sentence(tmp_path):
     """``python tests/measure/measure_fuzz.py`` has more inputs."""
     ended = run_block(",".join(FORMATS), 50, 1, tmp_path)

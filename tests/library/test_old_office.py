@@ -11,6 +11,8 @@ from localctx.errors import Cancelled, DocumentError
 from localctx.library.parsers import old_office as converter
 from localctx.library.read_document import read_document
 
+pytestmark = pytest.mark.slow
+
 OFFICE = converter.find_office()
 with_office = pytest.mark.skipif(not OFFICE, reason="LibreOffice is not installed")
 

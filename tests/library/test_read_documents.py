@@ -85,6 +85,7 @@ def test_a_pdf_with_a_password_is_named_as_such(read):
     assert refused(read, pdf(["secret"], trailer=locked)) == "document is a PDF with a password"
 
 
+@pytest.mark.slow
 def test_ten_thousand_pages_are_read_and_can_be_stopped_within_a_second(read):
     many = pdf([f"Page {i}" for i in range(10_000)])
     document = read(many)

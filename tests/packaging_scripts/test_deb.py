@@ -18,7 +18,7 @@ from test_release import VERSION, checkout
 
 __all__ = ["checkout"]  # a fixture
 
-pytestmark = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg-deb")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg-deb")]
 
 
 def build(checkout: Path, out: Path, *wheel: str | Path) -> Path:

@@ -14,6 +14,8 @@ import platformdirs
 import pytest
 from repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 VERSION = "9.8.7"
 
 

@@ -18,6 +18,8 @@ import train_reader
 from lora_decoder import LoraDecoder, Rows
 from reader_examples import Example, ReaderData
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["red", "blue", "green", "white", "black", "brown"]
 
 

@@ -251,9 +251,9 @@ def test_who_hangs_up_cancels(server, client, request_for):
         time.sleep(0.01)
 
 
-def test_one_id_is_one_question(client, request_for):
-    body = long_request(request_for)
-    with client.stream("POST", ASK_PATH, json=body) as reply:
+def test_one_id_is_one_question(server, client, request_for):
+    body = request_for()
+    with server.worker.drained(), client.stream("POST", ASK_PATH, json=body) as reply:
         next(reply.iter_lines())
         assert client.post(ASK_PATH, json=body).status_code == 503
 

@@ -143,10 +143,9 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(home, long, indexer, worker,
     indexer.wake()
     wait_until(lambda: state(home, long)[2] == 5)
     indexer.stop()
-    embedder.gate.release(1)
     assert indexer.status.stopped
-    wait_until(lambda: not worker.busy)
     embedder.gate.release(PARAGRAPHS)
+    wait_until(lambda: not worker.busy)
     done = state(home, long)[2]
     assert 5 <= done < PARAGRAPHS
     assert not worker.busy

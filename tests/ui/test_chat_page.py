@@ -103,7 +103,6 @@ def test_a_newcomer_asks_a_pdf_stops_an_answer_and_finds_everything_again(talkat
     tab = talkative_tabs()
     tab.drop("log.pdf", pdf(PAGES))
     tab.ask("Who keeps the harbour?")
-    tab.wait_for("Reading the full document")
     tab.answer()
     assert "% already read" in tab.details()
     assert "log.pdf · p. " in tab.conversation.inner_text()

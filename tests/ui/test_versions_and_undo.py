@@ -13,6 +13,8 @@ from window_in_process import opened
 from localctx.store.store import Store
 from localctx.ui.undo import RecentlyDeleted
 
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
 WORDS = [f"{word} " for word in ("harbour", "keeper", "is", "Ann", "Marlow", "the", "of")]
 
 
@@ -174,7 +176,6 @@ def test_deleted_documents_come_back_at_once_or_from_the_list(tabs, store):
     assert store.deletions.all() == []
 
 
-@pytest.mark.slow
 def test_what_was_chosen_to_be_restored_stays_chosen_when_the_list_is_shown_again(home, tiny_model):
     with opened(home, tiny_model) as window, window.store() as store:
         deleted = [store.delete("document", add(store, text)[0]).id for text in ("Terns fish.", "Ducks dive.")]
