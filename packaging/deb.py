@@ -86,7 +86,8 @@ def build(out: Path, wheel: Path | None) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         package = out / f"localctx_{version}_all.deb"
         epoch = {"SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct").decode().strip()}
-        command = ["dpkg-deb", "--build", "--root-owner-group", tree, package]
+        little = ["-Zgzip", "-z1"]  # a wheel is compressed already
+        command = ["dpkg-deb", *little, "--build", "--root-owner-group", tree, package]
         subprocess.run(command, check=True, env={**os.environ, **epoch}, stdout=subprocess.DEVNULL)
     return package
 

@@ -265,6 +265,7 @@ def words_right(seen: str, wanted: str) -> float:
     return sum(block.size for block in matched) / len(a)
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_a_scanned_pdf_is_read_word_for_word_with_its_pages(tmp_path):
     file, heard = tmp_path / "scan.pdf", list[tuple[int, int]]()
@@ -280,6 +281,7 @@ def test_a_scanned_pdf_is_read_word_for_word_with_its_pages(tmp_path):
     assert heard == [(i, 3) for i in range(1, 4)]
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_the_models_are_on_this_machine(monkeypatch):
     for name in ("connect", "connect_ex"):
@@ -291,6 +293,7 @@ def test_the_models_are_on_this_machine(monkeypatch):
     assert reader.read(picture[:100]) == ("", [])
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_a_page_on_its_side_or_head_is_read_too():
     text = "The harbour of Lindholm\nis as old as the town"
@@ -300,6 +303,7 @@ def test_a_page_on_its_side_or_head_is_read_too():
     assert [reader.read(np.rot90(picture, quarters))[0] for quarters in (1, 2, 3)] == [text] * 3
 
 
+@pytest.mark.slow
 @needs_ocr
 @pytest.mark.parametrize("degrees", [0, 90, 180, 270])
 def test_boxes_of_a_scanned_page_hold_the_ink_of_their_words(tmp_path, degrees):
@@ -319,6 +323,7 @@ def test_boxes_of_a_scanned_page_hold_the_ink_of_their_words(tmp_path, degrees):
     assert (outside < 128).sum() < 0.02 * (picture < 128).sum()
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_optical_reading_stops_within_a_second(tmp_path):
     file, stopped = tmp_path / "scan.pdf", 0.0

@@ -54,6 +54,7 @@ def test_what_packed_weights_compute_is_near_what_full_ones_do(tiny_model, packi
     assert packed.parameters == full.parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["int8", "nf4"])
 def test_kept_pages_are_restored_and_answer_as_a_cold_reading_does(
     tmp_path_factory, document, packing, caplog, weights
@@ -169,6 +170,7 @@ def test_its_layers_are_placed_on_the_gpu_while_they_are_loaded():
     assert options["quantization_config"].bnb_4bit_quant_type == "nf4"
 
 
+@pytest.mark.slow
 def test_it_neither_fetches_code_nor_says_anything_when_it_is_imported(tmp_path):
     """On processors with AVX-512 BF16 it would run code from the hub, by the library ``kernels``, where that is."""
     (tmp_path / "kernels.py").write_text("def get_kernel(*args, **how): print('fetched')\n")

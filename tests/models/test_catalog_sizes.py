@@ -14,6 +14,7 @@ from size_models import CATALOG, PAGE, TABLE, sizes, table, updated
 CHATS = [e for e in load_catalog().values() if e.kind == "chat"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", CHATS, ids=lambda e: e.name)
 def test_a_model_is_supported_and_its_sizes_are_those_of_a_plan(entry):
     computed = sizes(entry)

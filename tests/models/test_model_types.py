@@ -39,6 +39,7 @@ UNUSUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_type_is_equal_or_refused_in_a_sentence(kind):
     outcome, told = measure(kind)
