@@ -109,10 +109,10 @@ def test_replayed_steps_give_what_is_computed_anew(family, codec, more):
 
 
 def test_replayed_steps_select_what_is_selected_anew(monkeypatch):
-    """The second step fills a page: the third, captured, chooses six of eleven pages, not five of ten."""
+    """The second step fills a page: the third, captured, chooses three of five pages, not two of four."""
     model = TransformersModel(build("llama", num_hidden_layers=3).to(DEVICE, torch.bfloat16))
     model.graphs = None
-    codec, lengths, keep = "int4+hadamard", (11 * PAGE - 2,), "select:1/2"
+    codec, lengths, keep = "int4+hadamard", (5 * PAGE - 2,), "select:1/2"
     expected = answered(model, codec, lengths, keep)
     model.graphs = G.GraphCache(count := Counted(DEVICE))
     found = answered(model, codec, lengths, keep)
@@ -132,8 +132,8 @@ def test_one_graph_serves_until_what_is_padded_doubles():
     seen = []
     for graphs in (None, G.GraphCache(count := Counted(DEVICE))):
         model.graphs = graphs
-        cache = Cache(pool, torch.bfloat16, make_keeper("select:1/2", 9 * PAGE))
-        model.forward([3 + i * i % 190 for i in range(9 * PAGE + 1)], cache)
+        cache = Cache(pool, torch.bfloat16, make_keeper("select:1/2", 5 * PAGE))
+        model.forward([3 + i * i % 190 for i in range(5 * PAGE + 1)], cache)
         out = []
         for at in range(3):
             cache.enter_phase("answering")

@@ -226,6 +226,8 @@ RENTS = "contract;tenant;square_metres;rent_crowns\n" + "".join(
             "How many contracts have a rent of 153?",
             ['SELECT COUNT(*) FROM t WHERE "rent_crowns" = 153'],
         ),
+        ("Which tenant has more than 3 contracts?", []),  # a number of rows
+        ("Which contract has more than 1 tenant?", []),
         ("How many contracts were signed in 2019?", []),
         ("What is the total rent over the last 12 months?", []),
     ],
@@ -233,6 +235,15 @@ RENTS = "contract;tenant;square_metres;rent_crowns\n" + "".join(
 def test_a_condition_is_used_or_nothing_is_computed(read, question, expected):
     (table,) = read(RENTS)
     assert queries(table, question) == expected
+
+
+def test_numbers_that_name_rows_are_counted_and_never_summed_or_compared(read):
+    (table,) = read("invoice,customer,price\n1007,A,5\n1031,B,2\n1019,A,4\n1012,A,9\n1050,B,1\n")
+    assert queries(table, "Which customer has more than 3 invoices?") == []
+    assert queries(table, "How many invoices have a price over 3?") == ['SELECT COUNT(*) FROM t WHERE "price" > 3']
+    assert answer(table, "How many invoices does customer A have?") == ("3 of 5 rows.", ["2", "4", "5"])
+    (table,) = read("Ort,Einwohner\nA,5\nB,2\n")
+    assert queries(table, "Wie viele Einwohner gibt es insgesamt?") == ['SELECT SUM("Einwohner") FROM t']
 
 
 def test_groups_that_tie_are_answered_from_the_rows_of_all(read):

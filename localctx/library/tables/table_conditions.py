@@ -10,7 +10,14 @@ from localctx.library.tables.question_words import wanted
 from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_dates import SIGNS_OF_KINDS, conditions_by_dates, without_dates
 from localctx.library.tables.table_letters import places_of_letters
-from localctx.library.tables.table_question import TableQuestion, mentions, quoted, values_of
+from localctx.library.tables.table_question import (
+    TableQuestion,
+    counts_rows,
+    identifies_rows,
+    mentions,
+    quoted,
+    values_of,
+)
 from localctx.library.tables.yes_no_columns import is_yes_no, named_conditions
 
 _MAX_DISTINCT = 20_000  # values of a column that are looked for in a question
@@ -64,7 +71,7 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
     """Yields a list of alternative conditions for the numbers of the question.
 
     With words such as "more than", columns are compared with the number. Otherwise a named column must have the number
-    as a value.
+    as a value. The list is empty if the question compares a number of rows, as in "more than 3 invoices".
     """
     rest = without_dates(asked)
     kinds, numbers = wanted(rest).kinds, numbers_in(rest)
@@ -74,6 +81,9 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
     if not numbers:
         return
     after = re.split(r"\d[\d.,]*", rest)[-1]
+    if _counts_rows(asked, numbers[-1], after):
+        yield []
+        return
     names = [n for n in asked.measures if after.strip(" ?.") and mentions(after, n)] or asked.measures
     names = [n for n in names if any(_divides(asked.table, n, number) for number in numbers)] or names
     if "between" in kinds and len(numbers) > 1:
@@ -81,6 +91,21 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
         yield [f"{quoted(name)} BETWEEN {low} AND {high}" for name in names]
     else:
         yield [f"{quoted(name)} {_sign(kinds)} {numbers[0]}" for name in names]
+
+
+def _counts_rows(asked: TableQuestion, number: str, after: str) -> bool:
+    """Returns True if a word directly ``after`` the number names a column, and no such column has amounts to compare
+    with it.
+    """
+    unit = re.match(r"[^\W\d_]+", after.strip())
+    named = [name for name in asked.table.names if unit and mentions(unit.group(), name)]
+    return bool(named) and not any(_has_amounts(asked.table, name, number) for name in named)
+
+
+def _has_amounts(table: DataTable, name: str, number: str) -> bool:
+    if table.columns[name].kind != "number" or counts_rows(table, name):
+        return False
+    return not identifies_rows(table, name) or _divides(table, name, number)
 
 
 def _equal(asked: TableQuestion, number: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date as calendar_day
 
 from localctx.library.tables.question_words import comparisons
 from localctx.library.tables.table_question import TableQuestion, holds_years, quoted
@@ -18,10 +19,16 @@ _DATE = re.compile(
     rf"(?P<day>\d{{4}}-\d\d-\d\d)|\b(?P<month>{'|'.join(MONTHS)})\b(?:,?\s+(?:of\s+)?(?P<of>{_YEAR}))?|(?P<year>{_YEAR})",
     re.IGNORECASE,
 )
-_OTHER_DATE = re.compile(  # days written otherwise, such as 1 March, March 1, 1.3.2025 and 3/2025
+_ANY_MONTH = f"(?:{'|'.join(MONTHS)})"
+_WRITTEN_DAYS = (  # 1 March 2025 or the 1st of March 2025; March 1, 2025; 1.3.2025
+    rf"\b(?P<day>\d\d?)(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month>{_ANY_MONTH}),?\s+(?P<year>{_YEAR})",
+    rf"\b(?P<month>{_ANY_MONTH})\s+(?:the\s+)?(?P<day>\d\d?)(?:st|nd|rd|th)?,?\s+(?P<year>{_YEAR})",
+    r"(?<![\d.,])(?P<day>\d\d?)\.(?P<month>\d\d?)\.(?P<year>(?:19|20)\d\d)(?!\d|[.,]\d)",
+)
+_OTHER_DATE = re.compile(  # days written otherwise, such as 1 March and 1/3/2025, and months such as 3/2025
     r"(?<![\d.,])\d{1,2}(?:st|nd|rd|th|\.)?\s+(?:of\s+)?MONTH\b|\bMONTH\s+(?:the\s+)?\d{1,2}(?:st|nd|rd|th)?\b|"
     r"\b\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\b\d{4}([./])\d{1,2}\2\d{1,2}\b|\b\d{1,2}[/.-](?:19|20)\d\d\b|"
-    r"\b(?:19|20)\d\d-\d\d?\b(?!-\d)".replace("MONTH", f"(?:{'|'.join(MONTHS)})"),
+    r"\b(?:19|20)\d\d-\d\d?\b(?!-\d)".replace("MONTH", _ANY_MONTH),
     re.IGNORECASE,
 )
 _OF_TIME = re.compile(r"after|since|before|(?:earlier|later|newer|younger) than|(?:nach|vor) dem")
@@ -35,11 +42,27 @@ _UNCLEAR = re.compile(  # words that may or may not include the date itself, or 
 )
 
 
+def with_iso_days(question: str) -> str:
+    """Returns the question with days such as 1 March 2025, March 1, 2025 and 1.3.2025 written as 2025-03-01."""
+    for days in _WRITTEN_DAYS:
+        question = re.sub(days, _iso_day, question, flags=re.IGNORECASE)
+    return question
+
+
+def _iso_day(found: re.Match[str]) -> str:
+    name = found["month"]
+    month = int(name) if name.isdigit() else MONTHS.index(name.casefold()) + 1
+    try:
+        return calendar_day(int(found["year"]), month, int(found["day"])).isoformat()
+    except ValueError:  # no such day
+        return found.group()
+
+
 def conditions_by_dates(asked: TableQuestion) -> Iterator[list[str]]:
     """Yields a list of alternative conditions for the days, months and years of the question, by day column.
 
     If the table has no day columns, a year is compared with columns of years. The list is empty if the question sets a
-    condition that no query states exactly, such as "until March", or has a day that is not written as 2025-03-01.
+    condition that no query states exactly, such as "until March", or has a day in a form that ``with_iso_days`` leaves.
     """
     names, dates = asked.columns("day"), list(_DATE.finditer(asked.question))
     if _OTHER_DATE.search(asked.question) and any(column.kind == "day" for column in asked.table.columns.values()):

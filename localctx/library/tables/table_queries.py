@@ -13,10 +13,13 @@ from localctx.library.tables.harmless_words import is_harmless
 from localctx.library.tables.question_words import extremes, next_words_after_extremes
 from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_conditions import conditions, named_values, numbers_in
+from localctx.library.tables.table_dates import with_iso_days
 from localctx.library.tables.table_question import (
     TableQuestion,
     best_named,
+    column_words,
     counts_rows,
+    identifies_rows,
     means_column,
     mentions,
     mentions_all,
@@ -42,7 +45,7 @@ def queries(table: DataTable, question: str) -> list[str]:
     differ only in capitals (SQL ignores them). Queries that do not use every number and every word of the question are
     left out.
     """
-    asked = TableQuestion(question, table)
+    asked = TableQuestion(with_iso_days(question), table)
     unused = UnusedWords(asked)
     return [query for query in _candidates(asked) if not unused.of(query)]
 
@@ -54,7 +57,7 @@ def why_not_computed(table: DataTable, question: str) -> list[str]:
     Returns [] if the question does not ask for a count, a sum, an average, or the highest or lowest over the rows of
     the table: if it names none of its columns, or the value of a single row.
     """
-    asked = TableQuestion(question, table)
+    asked = TableQuestion(with_iso_days(question), table)
     if not asked.wanted.kinds & _WHOLE or not names_rows(asked) or _names_one_row(asked):
         return []
     return min(map(UnusedWords(asked).of, _candidates(asked)), key=len, default=extremes(question))
@@ -86,7 +89,7 @@ def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:
     """
 
     def rank(table: DataTable) -> tuple[int, int]:
-        asked = TableQuestion(question, table)
+        asked = TableQuestion(with_iso_days(question), table)
         named = sum(mentions(question, name) for name in (*table.names, table.sheet)) + len(list(named_values(asked)))
         return named, len(table.rows)
 
@@ -159,7 +162,13 @@ def _counted(asked: TableQuestion) -> list[str]:
 
 
 def _is_counted(asked: TableQuestion, name: str) -> bool:
-    """Returns True if the question counts ``name``: its words are after "how many", and no other noun is first."""
+    """Returns True if the question counts ``name``: its words are after "how many", and no other noun is first.
+
+    "How many invoices" counts the rows where the column ``Invoice`` has a number of its own for each row. "How many
+    units" counts the column ``Units`` even there, as it is named in the same form.
+    """
+    if identifies_rows(asked.table, name) and not set(column_words(name)) <= {word.text for word in asked.words}:
+        return False
     first = next((word for word in asked.wanted.counted.casefold().split() if not is_harmless(word)), "")
     return means_column(first, name) and mentions_all(asked.wanted.counted, name)
 
