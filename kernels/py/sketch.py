@@ -35,6 +35,31 @@ class Sketch(NamedTuple):
         return Sketch(*(torch.cat(pair, 1) for pair in zip(self, more, strict=True)))
 
 
+class KeyRanges(NamedTuple):
+    """The ranges of the keys of n pages, by channel: the lowest value is ``zero``, and a third of the range is
+    ``scale``, as in a Sketch. Both are [H, n, D] float16. They bound the scores of a page's keys.
+    """
+
+    scale: Tensor
+    zero: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the ranges in bytes."""
+        return self.scale.nbytes + self.zero.nbytes
+
+    def with_more(self, more: "KeyRanges") -> "KeyRanges":
+        """Returns the ranges of these pages, followed by those of the pages of ``more``."""
+        return KeyRanges(*(torch.cat(pair, 1) for pair in zip(self, more, strict=True)))
+
+
+def key_ranges(keys: Tensor) -> KeyRanges:
+    """Returns the ranges of the keys [n, H, D, 64] of n pages."""
+    low, high = (x.transpose(0, 1) for x in keys.aminmax(dim=3))
+    scale = (high - low) / (2**BITS - 1)
+    return KeyRanges(scale.to(torch.float16).contiguous(), low.to(torch.float16).contiguous())
+
+
 def make_sketch(keys: Tensor) -> Sketch:
     """Returns the sketch (keys at two bits) of n pages whose keys are [n, H, D, 64]."""
     codes, scale, zero = quant.quantize(keys.transpose(0, 1).contiguous(), 3, BITS)

@@ -250,9 +250,7 @@ def _over_selected(c: _AttentionCall) -> Iterator[Part]:
 
 def _choose(c: _AttentionCall, token: int) -> Tensor:
     """Returns the pages [H, selected] that the new token with index ``token`` selects."""
-    q = c.q[:, token].float() * c.scale
-    extra = bias_scores(c.cache, c.layer, q) if c.cache.pool.unbiased(c.layer) else None
-    return choose_pages(c.cache, c.layer, q, extra)
+    return choose_pages(c.cache, c.layer, c.q[:, token].float() * c.scale)
 
 
 def _over_union(c: _AttentionCall, chosen: Tensor, union: Tensor) -> Iterator[Part]:

@@ -1,9 +1,9 @@
 """BlockTable: the ids, addresses, kinds (ORDINARY or SINK) and positions of one sequence's sealed pages, in order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from localctx.shape import FULL, PAGE, SLACK_PAGES, SLIDING
 RUN = 32  # pages decoded at a time: bounds the full-precision copy of history to 2,048 tokens
 WIDE_RUN = 256  # for a GPU's flash attention, which stores no scores and is slow on short runs
 ALL = slice(None)
+T = TypeVar("T")
 
 
 class PageParts(NamedTuple):
@@ -76,6 +77,7 @@ class _Columns:
         self.ids = np.array([page for column in self.by_part for page in column.present], np.int64)
         self.positions = np.array([p.position for p in placed], np.int64)
         self.text_pages = np.array([p.token // PAGE for p in placed], np.int64)
+        self.remembered: dict[Hashable, Any] = {}
 
 
 class BlockTable:
@@ -159,6 +161,13 @@ class BlockTable:
                 bases[some] = records.data_ptr() + rows * records.shape[1] - self.pool.format.offsets[kind, layer]
                 holding.append(records)
         return self.pool.backend.place(bases, column.kinds), holding
+
+    def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Returns the result of ``make``, which is called again only after pages of the table changed or moved."""
+        known = self._columns.remembered
+        if key not in known:
+            known[key] = make()
+        return known[key]
 
     def positions(self, layer: int) -> np.ndarray:
         """Returns the position of each page's first key in this layer, [pages] int64."""

@@ -8,22 +8,28 @@ from torch import Tensor
 
 from localctx.kernels import quant
 from localctx.kernels.cpu.key_bias import KeyBias
-from localctx.kernels.cpu.selection import choose
+from localctx.kernels.cpu.selection import FEW, BiasedKeys, choose
+from localctx.kernels.sketch import KeyRanges
 from localctx.kv.cache import Cache
 from localctx.kv.page_format import ORDINARY
 from localctx.shape import PAGE, SINK_PAGES
 
 
-def choose_pages(cache: Cache, layer: int, q: Tensor, extra: Tensor | None) -> Tensor:
+def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
     """Returns the indices of the sealed pages that a new token attends to, ascending: [H, selected]. q [Hq, D] are its
-    scaled queries. The query heads of one KV head select pages together. ``extra`` [Hq, pages * 64] is added to the
-    scores of keys.
+    scaled queries. The query heads of one KV head select pages together.
     """
-    pool, sketch, q = cache.pool, cache.sketches.of_layer(layer), q.float()
-    grouped = (quant.rotate(q) if pool.format.rotated else q).unflatten(0, (len(sketch.codes), -1))
-    more = None if extra is None else extra.unflatten(0, grouped.shape[:2])
-    count = cache.keeper.pages_seen(cache.num_pages)
-    return choose(grouped, sketch, count, SINK_PAGES, more, pool.backend.best_scores)
+    pool, sketch = cache.pool, cache.sketches.of_layer(layer)
+    plain = q.float().unflatten(0, (len(sketch.codes), -1))
+    grouped, count = quant.rotate(plain) if pool.format.rotated else plain, cache.keeper.pages_seen(cache.num_pages)
+    if not pool.unbiased(layer):
+        return choose(grouped, sketch, count, SINK_PAGES, None, pool.backend.best_scores)
+    if pool.backend.best_scores:
+        extra = bias_scores(cache, layer, q).unflatten(0, plain.shape[:2])
+        return choose(grouped, sketch, count, SINK_PAGES, extra, pool.backend.best_scores)
+    ranges = cache.sketches.ranges(layer) if cache.num_pages > FEW else KeyRanges(sketch.scale, sketch.zero)
+    biased = BiasedKeys(plain, page_bias([cache], layer), ranges)
+    return choose(grouped, sketch, count, SINK_PAGES, biased=biased)
 
 
 def page_bias(caches: Sequence[Cache], layer: int) -> KeyBias:
@@ -39,13 +45,22 @@ def layer_biases(caches: Sequence[Cache], layers: Sequence[int]) -> KeyBias:
     ``KeyBias.starts`` [layers, H, pages, D]. It is 0 for sink pages, whose keys include the bias. The caches share a
     pool or a page format.
     """
-    pool, tables = caches[0].pool, [cache.table for cache in caches]
-    assert pool.rope
-    positions = [np.concatenate([table.positions(layer) for table in tables]) for layer in layers]
-    bias = pool.rope.key_bias(layers, torch.from_numpy(np.stack(positions)))
-    for own, layer in zip(bias.starts, layers, strict=True):
-        own[:, np.concatenate([table.kinds(pool.shape.parts[layer]) for table in tables]) != ORDINARY] = 0
-    return bias
+    each = [_own_biases(cache, tuple(layers)) for cache in caches]
+    return each[0]._replace(starts=np.concatenate([bias.starts for bias in each], 2)) if len(each) > 1 else each[0]
+
+
+def _own_biases(cache: Cache, layers: tuple[int, ...]) -> KeyBias:
+    """Returns ``layer_biases`` of one sequence, which are computed again only after its pages have changed."""
+
+    def make() -> KeyBias:
+        pool, table = cache.pool, cache.table
+        assert pool.rope
+        bias = pool.rope.key_bias(layers, torch.from_numpy(np.stack([table.positions(layer) for layer in layers])))
+        for own, layer in zip(bias.starts, layers, strict=True):
+            own[:, table.kinds(pool.shape.parts[layer]) != ORDINARY] = 0
+        return bias
+
+    return cache.table.remembered(("bias", layers), make)
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:

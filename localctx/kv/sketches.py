@@ -4,11 +4,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from localctx.kernels import quant
 from localctx.kernels.cpu.decode_layers import arguments_of
-from localctx.kernels.sketch import Sketch, make_sketch
+from localctx.kernels.cpu.selection import FEW
+from localctx.kernels.sketch import KeyRanges, Sketch, key_ranges, make_sketch
 from localctx.kv.backends.backend import PageAddresses
 from localctx.kv.block_table import RUN, BlockTable
+from localctx.kv.page_format import ORDINARY
+from localctx.shape import PAGE
 
 
 class _SketchRoom:
@@ -52,13 +57,15 @@ class KeySketches:
     def __init__(self, table: BlockTable) -> None:
         self._table = table
         self._by_layer: dict[int, Sketch] = {}
+        self._ranges: dict[int, KeyRanges] = {}
         self._rooms: dict[int, _SketchRoom] = {}  # by layer, for kernels of a GPU
         self._arguments: tuple[int, np.ndarray] | None = None  # with the number of pages
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes of the sketches made so far, on the device."""
-        return sum(sketch.nbytes for sketch in (self._rooms or self._by_layer).values())
+        """The size in bytes of the sketches and ranges made so far, on the device."""
+        made = *(self._rooms or self._by_layer).values(), *self._ranges.values()
+        return sum(part.nbytes for part in made)
 
     def of_layer(self, layer: int) -> Sketch:
         """Returns the sketch of all sealed pages in one layer. There must be at least one page."""
@@ -69,11 +76,28 @@ class KeySketches:
         self._by_layer[layer] = known
         return known
 
-    def arguments(self, layers: range) -> np.ndarray:
-        """Returns ``arguments_of`` (numbers and addresses for compiled code) for the sketches of ``layers``: [layers,
-        13] int64. Every call must ask for the same layers.
+    def ranges(self, layer: int) -> KeyRanges:
+        """Returns the ranges of all sealed keys in one layer, with the bias of k_proj that stored keys lack. There must
+        be at least one page.
         """
-        return self._once(lambda: arguments_of([tuple(x.numpy() for x in self.of_layer(layer)) for layer in layers]))
+        known = self._ranges.get(layer)
+        for start, stop in self._table.runs(layer, known.scale.shape[1] if known else 0, RUN):
+            more = key_ranges(self._biased_keys(layer, start, stop))
+            known = known.with_more(more) if known else more
+        assert known, "there are no pages"
+        self._ranges[layer] = known
+        return known
+
+    def arguments(self, layers: range) -> np.ndarray:
+        """Returns ``arguments_of`` (numbers and addresses for compiled code) for the sketches and ranges of ``layers``:
+        [layers, 21] int64. Every call must ask for the same layers.
+        """
+        return self._once(lambda: arguments_of([tuple(x.numpy() for x in self._both(layer)) for layer in layers]))
+
+    def _both(self, layer: int) -> tuple[Tensor, ...]:
+        sketch = self.of_layer(layer)
+        own = self._table.pool.unbiased(layer) and len(self._table) > FEW
+        return *sketch, *(self.ranges(layer) if own else (sketch.scale, sketch.zero))
 
     def places(self, layers: Sequence[int]) -> np.ndarray:
         """Returns where the sketches of ``layers`` are, for GPU kernels: [layers, 4] int64, with the addresses of
@@ -90,13 +114,14 @@ class KeySketches:
     def clear(self) -> None:
         """Drop all sketches. Call this after sealed pages have changed."""
         self._by_layer.clear()
+        self._ranges.clear()
         self._rooms.clear()
         self._arguments = None
 
     def fork(self, table: BlockTable) -> "KeySketches":
         """Returns the same sketches for a forked sequence with the block table ``table``."""
         twin = KeySketches(table)
-        twin._by_layer, twin._rooms = dict(self._by_layer), dict(self._rooms)
+        twin._by_layer, twin._ranges, twin._rooms = dict(self._by_layer), dict(self._ranges), dict(self._rooms)
         return twin
 
     def _once(self, make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -123,5 +148,20 @@ class KeySketches:
             bases, kinds, _ = table.for_kernels(layer)
             if made := pool.backend.make_sketch(layer, PageAddresses(bases[start:stop], kinds[start:stop])):
                 return made
+        return make_sketch(self._stored_keys(layer, start, stop))
+
+    def _stored_keys(self, layer: int, start: int, stop: int) -> Tensor:
+        """Returns the stored keys of pages of one kind: [pages, H, D, 64] float32."""
+        table, pool = self._table, self._table.pool
         codec = pool.codec_of(layer, int(table.kinds(pool.shape.parts[layer])[start]))
-        return make_sketch(codec.stored_keys(table.records(layer, start, stop)))
+        return codec.stored_keys(table.records(layer, start, stop))
+
+    def _biased_keys(self, layer: int, start: int, stop: int) -> Tensor:
+        """Returns ``_stored_keys`` with the bias of k_proj, which those of sink pages include already."""
+        table, pool, keys = self._table, self._table.pool, self._stored_keys(layer, start, stop)
+        if table.kinds(pool.shape.parts[layer])[start] != ORDINARY:
+            return keys
+        assert pool.rope
+        bias = pool.rope.bias_keys(layer, table.token_positions(layer, start, stop))  # [H, pages * 64, D]
+        bias = quant.rotate(bias) if pool.format.rotated else bias
+        return keys + bias.unflatten(1, (stop - start, PAGE)).permute(1, 0, 3, 2)

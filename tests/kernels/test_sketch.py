@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from small_families import build
 
 from localctx.kernels import quant
-from localctx.kernels.cpu.selection import FEW, choose, num_candidates
-from localctx.kernels.sketch import BITS, LEAST, Sketch, best_scores, make_sketch
+from localctx.kernels.cpu.selection import FEW, BiasedKeys, choose, num_candidates
+from localctx.kernels.sketch import BITS, LEAST, Sketch, best_scores, key_ranges, make_sketch
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
 
@@ -41,13 +43,15 @@ def best_of(scores: torch.Tensor, count: int, weighed: int, sinks: int) -> torch
     return each.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
 
 
-def chosen_by_torch(q: torch.Tensor, made: Sketch, count: int, sinks: int, extra: torch.Tensor | None) -> torch.Tensor:
+def chosen_by_torch(
+    q: torch.Tensor, made: Sketch, count: int, sinks: int, extra: torch.Tensor | None = None, ranges=None
+) -> torch.Tensor:
     """What ``choose`` returns on a processor."""
     scores = scores_of_rounded(q, made, extra)
     pages = scores.shape[2]
-    if pages <= FEW or extra is not None:
+    if pages <= FEW:
         return best_of(scores, count, count, sinks)
-    places = best_of(bounds_of(q, made), num_candidates(pages, count), count, sinks)
+    places = best_of(bounds_of(q, ranges or made), num_candidates(pages, count, q.shape[1]), count, sinks)
     found = scores.take_along_dim(places[:, None].expand(-1, q.shape[1], -1), 2)
     return places.take_along_dim(best_of(found, count, count, sinks), 1)
 
@@ -56,13 +60,35 @@ def chosen_by_torch(q: torch.Tensor, made: Sketch, count: int, sinks: int, extra
 @pytest.mark.parametrize(("pages", "count"), [(1, 1), (20, 7), (41, 12), (129, 20), (300, 32), (301, 140)])
 def test_a_processor_chooses_what_torch_does(dim, pages, count):
     q, made = rand(2, 3, dim), make_sketch(rand(pages, 2, dim, PAGE))
-    assert torch.equal(choose(q, made, count, 1), chosen_by_torch(q, made, count, 1, None))
+    assert torch.equal(choose(q, made, count, 1), chosen_by_torch(q, made, count, 1))
 
 
-@pytest.mark.parametrize("pages", [40, 200])
-def test_scores_may_be_added_to_those_of_keys(pages):
-    q, made, extra = rand(3, 5, 24), make_sketch(rand(pages, 3, 24, PAGE)), rand(3, 5, pages * PAGE)
-    assert torch.equal(choose(q, made, 20, 1, extra), chosen_by_torch(q, made, 20, 1, extra))
+@pytest.fixture
+def turner():
+    module = build("qwen2", num_hidden_layers=1).float()
+    torch.nn.init.normal_(module.model.layers[0].self_attn.k_proj.bias)
+    return TransformersModel(module).rope
+
+
+@pytest.mark.parametrize("pages", [40, 300])
+def test_a_bias_that_keys_lack_counts_as_if_they_had_it(turner, pages):
+    starts = torch.arange(pages) * PAGE
+    bias = turner.key_bias([0], starts[None])
+    heads, _, dim = bias.starts[0].shape
+    keys, biases = rand(pages, heads, dim, PAGE), turner.bias_keys(0, torch.arange(pages * PAGE))
+    q, made = rand(heads, 3, dim), make_sketch(keys)
+    ranges = key_ranges(keys + biases.unflatten(1, (pages, PAGE)).permute(1, 0, 3, 2))
+    extra = torch.einsum("hqd,htd->hqt", q, biases)
+    biased = BiasedKeys(q, bias._replace(starts=bias.starts[0]), ranges)
+    chosen = choose(q, made, 20, 1, biased=biased)
+    assert torch.equal(chosen, chosen_by_torch(q, made, 20, 1, extra, ranges))
+    assert not torch.equal(chosen, choose(q, made, 20, 1))
+
+
+def test_no_key_scores_more_than_the_ranges_allow():
+    q, keys = rand(2, 3, 16), rand(9, 2, 16, PAGE)
+    scores = torch.einsum("hqd,nhdt->hqnt", q, keys).amax(-1)
+    assert (scores <= bounds_of(q, key_ranges(keys)) + 0.01).all()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e38])
@@ -107,15 +133,14 @@ def test_a_query_with_large_scores_does_not_choose_for_all(score):
 
 @pytest.mark.parametrize("score", [None, best_scores])
 def test_the_first_choice_of_a_query_that_looks_everywhere_is_chosen(score):
-    """Its part of the softmax over 200 pages is less than that of each of the thirty pages which another query likes
-    equally.
+    """Its part of the softmax over all pages is less than that of each of the thirty pages which another query likes
+    equally. There are so few pages that all sketches are read.
     """
-    keys = rand(200, 1, 16, PAGE) * 0.1
-    keys[10:40, :, 0, 7] = keys[150, :, 1, 7] = 3
+    keys = rand(FEW, 1, 16, PAGE) * 0.1
+    keys[10:40, :, 0, 7] = keys[110, :, 1, 7] = 3
     q = torch.zeros(1, 2, 16)
     q[0, 0, 0], q[0, 1, 1] = 10, 0.5
-    extra = torch.zeros(1, 2, 200 * PAGE)  # so that all sketches are read
-    assert (choose(q, make_sketch(keys), 6, 1, extra, score) == 150).any()
+    assert (choose(q, make_sketch(keys), 6, 1, None, score) == 110).any()
 
 
 @pytest.mark.parametrize("score", [None, best_scores])

@@ -467,7 +467,7 @@ def test_a_row_selects_the_same_pages_in_a_batch_and_on_every_device(codec, leng
     def in_batch(caches, layer, q, k, v):
         if layer == 0:
             rows.append(make_decode_batch([(caches[0], 1)]))
-        expected.append(choose_pages(caches[0], layer, q[:, 0] * 0.2, None).cpu())
+        expected.append(choose_pages(caches[0], layer, q[:, 0] * 0.2).cpu())
         out = rows[-1].attend(layer, q, k, v, 0.2)
         if layer == 3:
             rows[-1].report_attention()

@@ -245,7 +245,7 @@ def test_select_finds_the_page_whose_keys_match(models):
     for layer in range(4):
         cache.extend(layer, k, k)
     cache.commit()
-    chosen = choose_pages(cache, 2, direction.expand(4, 16), None)
+    chosen = choose_pages(cache, 2, direction.expand(4, 16))
     assert chosen.shape == (2, 5)
     for place in (0, 13, 19):
         assert (chosen == place).any(-1).all()

@@ -13,7 +13,7 @@ from localctx.kernels.cpu.adapter import Change
 from localctx.kernels.cpu.decode import LayerLayout
 from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_plainly
 from localctx.kernels.cpu.decoder_layer import EntryWeights, ExitWeights, LayerChanges, enter, leave
-from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias, bias_scores, scores_at
+from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias, bias_scores, bias_scores_at
 from localctx.kernels.cpu.linear import Blocks
 from localctx.kernels.cpu.selection import choose_plainly
 from localctx.kernels.llvm.vector_math import as_pointer
@@ -24,18 +24,13 @@ class PageSelection(NamedTuple):
     pages. In later layers each KV head attends to ``selected`` pages, always including the first ``sinks`` pages.
 
     ``parts`` [S, 4] split the selected pages into tasks: (0 for the only row, first page, end page, number of hidden
-    tokens in the first page). ``sketches`` [selecting layers, 13] describe each layer's Sketch, as ``arguments_of``
-    returns it.
-
-    Selection has two steps. A cheap upper bound on scores first picks ``candidates`` pages; then only the sketches of
-    these pages are read. The bound does not include a bias of k_proj that stored keys lack. If there is such a bias,
-    ``candidates`` is the number of all pages.
+    tokens in the first page). ``sketches`` [selecting layers, 21] describe each layer's Sketch and KeyRanges, as
+    ``arguments_of`` returns them.
     """
 
     dense: int
     selected: int
     sinks: int
-    candidates: int
     parts: np.ndarray
     sketches: np.ndarray
 
@@ -60,7 +55,7 @@ class LayerPages(NamedTuple):
 
 
 NEVER = 1 << 30  # more layers than a model has
-NO_SELECTION = PageSelection(NEVER, 0, 0, 0, np.empty((0, 4), np.int64), np.empty((0, 13), np.int64))
+NO_SELECTION = PageSelection(NEVER, 0, 0, np.empty((0, 4), np.int64), np.empty((0, 21), np.int64))
 
 
 def no_bias(layers: int) -> KeyBias:
@@ -119,13 +114,14 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
         enter(x, _entry_at(weights[i]), change.qkv, changed, eps, cos, sin, q, keys[i], values[i])
         scaled = q * np.float32(scale)
         bias = KeyBias(biases.starts[i], biases.turns, biases.first, biases.second, biases.still)
-        extra = bias_scores(scaled, sealed.parts, bias)
         own_sealed = BatchPages(sealed.parts, sealed.addresses[i : i + 1], sealed.formats[i : i + 1])
         if i >= selection.dense:
             own = i - selection.dense
-            _select(scaled[0], extra, selection, selection.sketches[own], chosen[own])
+            _select(scaled[0], bias, selection, selection.sketches[own], chosen[own])
             own_sealed = _pages_at(chosen[own], selection.parts, sealed.addresses[i], sealed.formats[i])
-            extra = scores_at(chosen[own], extra)
+            extra = bias_scores_at(scaled[0], chosen[own], bias)
+        else:
+            extra = bias_scores(scaled, sealed.parts, bias)
         own_tails = BatchOpenPages(tails.addresses[i], tails.bits, tails.filled, tails.hidden)
         layout = LayerLayout(y.heads, y.k_dim, y.v_dim, y.table[i])
         seen = own_sealed.addresses.shape[1] if i >= recorded else 0
@@ -138,17 +134,15 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
 
 
 @njit
-def _select(q, extra, selection, sketch, chosen):  # type: ignore[no-untyped-def]
-    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select with a layer's ``sketch``.
-    ``extra`` is added to the scores of single keys; it may be empty.
+def _select(q, bias, selection, sketch, chosen):  # type: ignore[no-untyped-def]
+    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select with a layer's ``sketch`` and
+    ``bias``.
     """
     heads = len(chosen)
     queries = q.reshape(heads, len(q) // heads, q.shape[1])
-    more = extra.reshape(heads, len(q) // heads, extra.shape[1])
     codes = carray(as_pointer(sketch[0]), (sketch[1], sketch[2], sketch[3], sketch[4]), np.uint8)
-    choose_plainly(
-        queries, codes, _halves(sketch, 5), _halves(sketch, 9), more, selection.candidates, selection.sinks, chosen
-    )
+    halves = _halves(sketch, 5), _halves(sketch, 9), _halves(sketch, 13), _halves(sketch, 17)
+    choose_plainly(queries, (codes, *halves), queries, bias, selection.sinks, chosen)
 
 
 @njit

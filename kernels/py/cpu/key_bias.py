@@ -67,19 +67,20 @@ def bias_scores(q, parts, bias):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True)
-def scores_at(chosen, extra):  # type: ignore[no-untyped-def]
-    """Returns the columns of ``extra`` [Hq, n * 64], a result of ``bias_scores``, that belong to selected pages: [Hq,
-    count * 64]. ``chosen`` [H, count] are the indices of the pages that each KV head selected.
+@njit(parallel=True, fastmath=MATH, cache=True)
+def bias_scores_at(q, chosen, bias):  # type: ignore[no-untyped-def]
+    """Returns ``bias_scores`` of the queries q [Hq, D] for the selected pages alone: [Hq, count * 64], or [Hq, 0] with
+    NO_BIAS. ``chosen`` [H, count] are the indices of the pages that each KV head selected.
     """
-    if extra.shape[1] == 0:
-        return extra
-    count, group = chosen.shape[1], len(extra) // len(chosen)
-    out = np.empty((len(extra), count * PAGE), np.float32)
-    for head in range(len(extra)):
-        for i in range(count):
-            at = chosen[head // group, i] * PAGE
-            out[head, i * PAGE : i * PAGE + PAGE] = extra[head, at : at + PAGE]
+    (heads, count), biased = chosen.shape, bias.starts.shape[1] > 0
+    group = len(q) // heads
+    out = np.empty((len(q), count * PAGE if biased else 0), np.float32)
+    for task in prange(heads * count if biased else 0):
+        head, i = task // count, task % count
+        some = slice(head * group, head * group + group)
+        room = np.empty((group, len(bias.turns)), np.float32), np.empty((group, PAGE), np.float32)
+        scores_of_page(q[some], bias, head, chosen[head, i], room)
+        out[some, i * PAGE : i * PAGE + PAGE] = room[1]
     return out
 
 
@@ -88,19 +89,26 @@ def _scores_of_part(q, bias, head, first, stop, room, out):  # type: ignore[no-u
     """Compute ``bias_scores`` for the queries q [group, D] of one KV head and the pages ``first`` to ``stop``. ``room``
     is scratch memory: [group, 2 * pairs] and [group, 64].
     """
-    (waves, scores), pairs, floats, here = room, len(bias.first), np.int64(32), np.int64(0)
     for page in range(first, stop):
-        start = bias.starts[head, page]
-        for i in range(len(q)):
-            for j in range(pairs):
-                a, b = bias.first[j], bias.second[j]
-                waves[i, j] = q[i, a] * start[a] + q[i, b] * start[b]
-                waves[i, pairs + j] = q[i, b] * start[a] - q[i, a] * start[b]
-            same = np.float32(0)
-            for d in bias.still:
-                same += q[i, d] * start[d]
-            scores[i] = same
-        product(floats, address_of(bias.turns), np.int64(PAGE), here, waves, scores)
+        scores_of_page(q, bias, head, page, room)
         for i in range(len(q)):
             for t in range(PAGE):
-                out[i, page * PAGE + t] = scores[i, t]
+                out[i, page * PAGE + t] = room[1][i, t]
+
+
+@njit(**INNER)
+def scores_of_page(q, bias, head, page, room):  # type: ignore[no-untyped-def]
+    """Set ``room[1]`` [group, 64] to ``bias_scores`` of the queries q [group, D] of one KV head for one page.
+    ``room[0]`` is scratch memory [group, 2 * pairs].
+    """
+    (waves, scores), start, pairs = room, bias.starts[head, page], len(bias.first)
+    for i in range(len(q)):
+        for j in range(pairs):
+            a, b = bias.first[j], bias.second[j]
+            waves[i, j] = q[i, a] * start[a] + q[i, b] * start[b]
+            waves[i, pairs + j] = q[i, b] * start[a] - q[i, a] * start[b]
+        same = np.float32(0)
+        for d in bias.still:
+            same += q[i, d] * start[d]
+        scores[i] = same
+    product(np.int64(32), address_of(bias.turns), np.int64(PAGE), np.int64(0), waves, scores)

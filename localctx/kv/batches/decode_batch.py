@@ -10,8 +10,7 @@ from torch import Tensor
 from localctx.kernels.cpu.decode import SPLIT
 from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_rows
 from localctx.kernels.cpu.decode_layers import NEVER, NO_SELECTION, LayerPages, PageSelection, no_bias
-from localctx.kernels.cpu.key_bias import bias_scores, scores_at
-from localctx.kernels.cpu.selection import num_candidates
+from localctx.kernels.cpu.key_bias import bias_scores, bias_scores_at
 from localctx.kv.batches.graph_inputs import CapturableBatch
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
@@ -108,9 +107,8 @@ class DecodeBatch:
             return NO_SELECTION
         assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
         count = cache.keeper.pages_seen(cache.num_pages)
-        candidates = cache.num_pages if self._pool.has_unbiased else num_candidates(cache.num_pages, count)
         sketches = cache.sketches.arguments(layers)
-        return PageSelection(layers.start, count, SINK_PAGES, candidates, self._selected_parts, sketches)
+        return PageSelection(layers.start, count, SINK_PAGES, self._selected_parts, sketches)
 
     def finish_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray, shares: np.ndarray) -> None:
         """Finish the step after ``decode_layers`` has computed all layers. The arguments are its results: ``keys``
@@ -138,8 +136,7 @@ class DecodeBatch:
         softcap: float = 0,
         sinks: Tensor | None = None,
     ) -> np.ndarray:
-        extra = self._extra_scores(layer, q * np.float32(scale))
-        chosen = self._choose(layer, q, scale, window, extra)
+        chosen = self._choose(layer, q, scale, window)
         pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
         open_pages = BatchOpenPages(self._open_pages[layer], self._bits, self._filled, self._hidden(window))
         records = self._records(layer, window)
@@ -153,7 +150,7 @@ class DecodeBatch:
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=extra if extra is None or chosen is None else scores_at(chosen, extra),
+            extra=self._extra_scores(layer, q * np.float32(scale), chosen),
             rotated=self._pool.format.rotated,
             masses=records,
         )
@@ -210,9 +207,7 @@ class DecodeBatch:
         """
         return split_rows(self._starts, seen, SPLIT)
 
-    def _choose(
-        self, layer: int, q: np.ndarray, scale: float, window: int | None, extra: np.ndarray | None
-    ) -> np.ndarray | None:
+    def _choose(self, layer: int, q: np.ndarray, scale: float, window: int | None) -> np.ndarray | None:
         """Returns the indices of the pages that the only row's query selects, [H, m], or None if the query sees all
         pages.
         """
@@ -220,8 +215,7 @@ class DecodeBatch:
         if not selects_pages(cache, layer, window):
             return None
         assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
-        more = None if extra is None else torch.from_numpy(extra)
-        chosen = choose_pages(cache, layer, torch.from_numpy(q[0] * np.float32(scale)), more).numpy()
+        chosen = choose_pages(cache, layer, torch.from_numpy(q[0] * np.float32(scale))).numpy()
         cache.table.touch(chosen)
         return chosen
 
@@ -250,10 +244,12 @@ class DecodeBatch:
         """Returns the number of tokens of each open page that are before the window."""
         return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
-    def _extra_scores(self, layer: int, q: np.ndarray) -> np.ndarray | None:
+    def _extra_scores(self, layer: int, q: np.ndarray, chosen: np.ndarray | None) -> np.ndarray | None:
         """Returns how much the bias of k_proj, which stored keys lack, adds to the scores of every row's scaled query q
-        [n, Hq, D] for its pages: [Hq, pages * 64] float32. None if keys are stored with the bias.
+        [n, Hq, D] for its pages or, if pages were ``chosen``, for those: [Hq, pages * 64] float32. None if keys are
+        stored with the bias.
         """
         if not self._pool.unbiased(layer):
             return None
-        return bias_scores(q, self._parts, page_bias(self._caches, layer))
+        bias = page_bias(self._caches, layer)
+        return bias_scores(q, self._parts, bias) if chosen is None else bias_scores_at(q[0], chosen, bias)
