@@ -226,10 +226,10 @@ def test_an_answer_ends_without_any_page_and_how_it_ended_waits_to_be_shown(wind
     shown = ShownChat(window)
     starter = AnswerStarter(window, shown)
     chat = starter.begin_chat([])
-    starter.ask(TypedQuestion("Who keeps the harbour?", [], "a tab"), chat, [], "", "")
+    starter.ask(TypedQuestion("Who keeps the harbour?", [], "a tab"), chat, [], "", "", [])
     assert window.answers.chats == {chat}
     with pytest.raises(UsageError, match="is being answered"):
-        starter.ask(TypedQuestion("And who else?", [], "a tab"), chat, [], "", "")
+        starter.ask(TypedQuestion("And who else?", [], "a tab"), chat, [], "", "", [])
     wait_until(lambda: not window.answers.is_running(chat))
     assert [m.role for m in shown.messages(chat)] == ["user", "assistant"]
     assert window.answers.of(chat).shown.text.strip()

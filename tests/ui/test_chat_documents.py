@@ -20,7 +20,9 @@ def page(window):
 
 def ask(page, window, typed, chat, until):
     """Ask in the chat, and return the answer when it has ended."""
-    shown = page._ask({"text": "Why?", "files": typed}, chat, [], "", until, SimpleNamespace(session_hash="tab"))
+    shown = page._ask(
+        {"text": "Why?", "files": typed}, chat, [], "", until, (chat, ()), SimpleNamespace(session_hash="tab")
+    )
     answer = window.answers.of(shown[page.chat])
     wait_until(lambda: not answer.running)
     window.answers.note_shown(answer)
@@ -38,7 +40,7 @@ def test_a_question_is_answered_from_as_much_as_the_field_says_and_the_chat_reme
     refused = ask(page, window, [], answered.chat, "page 7")
     assert refused.failed
     assert "“Read only up to” needs exactly one document, and 0 documents are asked" in refused.shown.status
-    page.about.save(answered.chat, [], "", "")
+    page.about.save(answered.chat, [], "", "", (answered.chat, ()))
     assert page._show_chat(answered.chat)[page.about.until] == ""
 
 

@@ -119,6 +119,28 @@ def test_an_unticked_source_stays_listed_in_its_chat(tab, window):
     assert sources(tab) == ["Coots dive."]
 
 
+def test_an_unticked_source_stays_listed_and_unticked_after_a_question(tab, window):
+    chat = chat_about(window, "Coots dive.", "Who dives?")
+    with closing(Store(window.home)) as store:
+        other = add(store, "Herons wade.")[0]
+        store.chats.set_documents(chat, [*[d.id for d in store.chats.get(chat).documents], other])
+    tab.page.reload()
+    open_chat(tab, chat, "Who dives?")
+    tab.page.wait_for_function("document.querySelectorAll('#sources input:checked').length == 2")
+    tab.page.locator("#sources input").first.click()
+    tab.page.wait_for_function("document.querySelectorAll('#sources input:checked').length == 1")
+    tab.ask("And who wades?")
+    tab.answer()
+    for _ in range(2):
+        tab.page.wait_for_timeout(500)
+        assert sources(tab) == ["Coots dive.", "Herons wade."]
+        assert [box.is_checked() for box in tab.page.locator("#sources input").all()] == [False, True]
+        tab.page.reload()
+        tab.wait_for("And who wades?", "#conversation")
+    tab.page.locator("#sources input").last.click()
+    tab.wait_for("No document is ticked", "#sources")
+
+
 def test_a_dropped_file_is_listed_while_the_first_answer_is_made(tab):
     tab.drop("long.txt", LONG.encode())
     tab.ask("How long is it?")

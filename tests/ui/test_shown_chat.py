@@ -35,7 +35,7 @@ def no_model(window):
 
 
 def ask(page, text: str, *files: str) -> dict:
-    page._ask({"text": text, "files": list(files)}, "", [], "", "", REQUEST)
+    page._ask({"text": text, "files": list(files)}, "", [], "", "", ("", ()), REQUEST)
     return end(page)
 
 

@@ -11,7 +11,7 @@ from localctx.ui.answers.conversation import StreamingAnswer, question_html
 from localctx.ui.chat import shown_chat
 from localctx.ui.chat.attached_files import read_attached
 from localctx.ui.chat.shown_chat import ShownChat
-from localctx.ui.reading.chat_documents import chat_scope
+from localctx.ui.reading.chat_documents import chat_choice
 from localctx.ui.render import note
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 from localctx.ui.window import AppWindow
@@ -36,14 +36,22 @@ class AnswerStarter:
         with self._window.store() as store:
             return store.chats.create("", documents, {"model": self._window.settings.model}).id
 
-    def ask(self, typed: TypedQuestion, chat: str, documents: Sequence[str], library: str, until: str | None) -> None:
+    def ask(
+        self,
+        typed: TypedQuestion,
+        chat: str,
+        documents: Sequence[str],
+        library: str,
+        until: str | None,
+        listed: Sequence[str],
+    ) -> None:
         """Read the dropped files into the library, then answer the question in a chat about these files and
-        ``documents`` (ids).
+        ``documents`` (ids). The documents ``listed`` stay in its checklist.
 
         The library worker reads the files, so that answers in other chats do not wait.
         """
         added, already_reported = list[str](), self._window.readings.of(typed.tab).unreadable
-        settings = {**chat_scope(library), "until": until or ""}
+        settings = chat_choice(library, until, listed)
 
         def add_files(session: "Session") -> Generator[Any, None, None]:
             added.extend((yield from read_attached(session, typed.files, already_reported)))

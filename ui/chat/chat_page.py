@@ -93,7 +93,7 @@ class ChatPage:
             *self.about.shown,
         ]
         quick, slow = (options | {"outputs": self.everything} for options in (EVENT_OPTIONS, SLOW_EVENT_OPTIONS))
-        question, until = [self.question, self.chat, *self.about.outputs], self.about.until
+        question, until = [self.question, self.chat, *self.about.choice], self.about.until
         self.question.submit(self._ask, question, **slow)
         self.conversation.select(self._act, [self.chat, until], **slow)
         for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
@@ -135,6 +135,7 @@ class ChatPage:
         documents: list[str],
         library: str,
         until: str,
+        listed: tuple[str, Sequence[str]],
         request: gr.Request,
     ) -> Updates:
         typed = TypedQuestion((question["text"] or "").strip(), uploaded_files(question), tab_id(request))
@@ -144,12 +145,12 @@ class ChatPage:
             return self._show_deleted(typed, documents)
         chat = chat or self._starter.begin_chat(documents)
         emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}
-        return self._begin(chat, lambda: self._starter.ask(typed, chat, documents, library, until), emptied)
+        return self._begin(chat, lambda: self._starter.ask(typed, chat, documents, library, until, listed[1]), emptied)
 
     def _act(self, chat: str, until: str, chosen: gr.SelectData, request: gr.Request) -> Updates:
         if chosen.value == empty_chat.SAMPLE:
             sample = {"text": empty_chat.SAMPLE_QUESTION, "files": [empty_chat.SAMPLE_FILE]}
-            return self._ask(sample, "", [], "", "", request)
+            return self._ask(sample, "", [], "", "", ("", ()), request)
         return self._messages.act(chat, until, chosen)
 
     def _begin(self, chat: str, begin: Callable[[], None], more: Updates | None = None) -> Updates:

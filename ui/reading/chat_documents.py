@@ -21,9 +21,12 @@ _CLOSE = "(scope, until) => document.querySelector('#add-sources').classList.tog
 _THESE, _ALL = ("The ticked documents", ""), ("The whole library", LIBRARY)
 
 
-def chat_scope(chosen: str) -> dict[str, Any]:
-    """Returns the settings of a chat for the ``chosen`` scope: "", LIBRARY, or the id of a collection as text."""
-    return {"library": chosen == LIBRARY, "collection": int(chosen) if chosen not in ("", LIBRARY) else None}
+def chat_choice(scope: str, until: str | None, listed: Sequence[str]) -> dict[str, Any]:
+    """Returns the settings of a chat for the chosen ``scope`` ("", LIBRARY, or the id of a collection as text), the
+    mark ``until``, and the documents ``listed`` (ids) in its checklist, ticked or not.
+    """
+    collection = int(scope) if scope not in ("", LIBRARY) else None
+    return {"library": scope == LIBRARY, "collection": collection, "until": until or "", "listed": list(listed)}
 
 
 class ChatDocuments:
@@ -55,13 +58,18 @@ class ChatDocuments:
 
     @property
     def outputs(self) -> list[Any]:
-        """The components that hold the choice, in the order of the parameters of ``save``."""
+        """The components that hold what is asked about."""
         return [self.documents, self.library, self.until]
+
+    @property
+    def choice(self) -> list[Any]:
+        """The components that hold what a chat remembers, in the order of the parameters of ``save``."""
+        return [*self.outputs, self.listed]
 
     @property
     def shown(self) -> list[Any]:
         """The components that ``show`` updates."""
-        return [*self.outputs, self.add, self.list, self.listed]
+        return [*self.choice, self.add, self.list]
 
     def wire(self, chat: gr.Textbox) -> None:
         """Connect the components. ``chat`` has the id of the open chat."""
@@ -71,11 +79,11 @@ class ChatDocuments:
         self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **EVENT_OPTIONS)
         chat.change(None, [self.library, self.until], None, js=_CLOSE)
         ticked = self.list.select(self._tick, self.documents, self.documents, **EVENT_OPTIONS)
-        ticked.then(self.save, [chat, *self.outputs], None, api_visibility="private")
+        ticked.then(self.save, [chat, *self.choice], None, api_visibility="private")
         gr.on(
             [self.documents.input, self.library.input, self.until.blur],
             self.save,
-            [chat, *self.outputs],
+            [chat, *self.choice],
             None,
             api_visibility="private",
         )
@@ -85,12 +93,13 @@ class ChatDocuments:
         settings = opened.settings if opened else {}
         scope, until = self._scope(settings), settings.get("until", "")
         chosen = [d.id for d in opened.documents if not d.removed] if opened else []
+        listed = list(dict.fromkeys([*settings.get("listed", ()), *chosen]))
         return {
             self.documents: gr.update(choices=self._window.document_choices(chosen), value=chosen),
             self.library: gr.update(choices=self._scopes(), value=scope),
             self.until: until,
             self.add: _opened(scope or until),  # opened if a scope or mark is set, so that the user sees it
-            **self._listing(opened.id if opened else "", chosen, chosen),
+            **self._listing(opened.id if opened else "", listed, chosen),
         }
 
     def read_until(self, until: str) -> Updates:
@@ -145,12 +154,14 @@ class ChatDocuments:
     def _choices(self, chosen: list[str] | None) -> Any:
         return gr.update(choices=self._window.document_choices(chosen or ()))
 
-    def save(self, chat: str, documents: list[str], library: str, until: str) -> None:
+    def save(
+        self, chat: str, documents: list[str], library: str, until: str, listed: tuple[str, Sequence[str]]
+    ) -> None:
         """Store the sources of the chat with this id. Does nothing if the id is "", because no chat is open yet."""
         if chat:
             with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
                 store.chats.set_documents(chat, documents)
-                store.chats.set(chat, {**chat_scope(library), "until": until})
+                store.chats.set(chat, chat_choice(library, until, listed[1]))
 
 
 def _opened(is_open: object) -> Any:

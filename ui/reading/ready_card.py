@@ -120,12 +120,12 @@ class ReadyCard:
             },
         }
 
-    def _attached(self, state: ReadingState) -> list[tuple[str, str, str]]:
-        """Returns (name, id of the document, facts) of each file in the question box. The id is "" until the document
-        is stored.
+    def _attached(self, state: ReadingState) -> list[tuple[str, str, str, bool]]:
+        """Returns (name, id of the document, facts, whether it can be read) of each file in the question box. The id is
+        "" until the document is stored.
         """
         files = [d for d in state.documents if d.source in state.wanted.files]
-        return [(d.name, d.document, ready_text.facts(d, state)) for d in files]
+        return [(d.name, d.document, ready_text.facts(d, state), not d.error) for d in files]
 
     def _suggested(self, state: ReadingState) -> list[str]:
         """Returns the questions to suggest, and in a chat without messages the summary of its only document, if that is

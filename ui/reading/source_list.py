@@ -8,10 +8,14 @@ from localctx.store.store import Store
 from localctx.ui.everyday import about_words
 from localctx.ui.render import escape, opener
 
+# A list that is shown again changes attributes of the boxes that stay; whether a box is ticked is no attribute.
 ON_CHANGE = """
 element.addEventListener('change', event => trigger('select', { index: 0, value: event.target.value }))
+const tick = () => element.querySelectorAll('input').forEach(box => { box.checked = box.hasAttribute('checked') })
+new MutationObserver(tick).observe(element, { attributes: true, childList: true, subtree: true })
 """
 CHARACTERS_OF_A_WORD = 6  # rough average for English text, including the space
+_NONE_TICKED = '<p role="status">No document is ticked.</p>'
 _EMPTY = "<p>Drop a document anywhere on this page, or add one from the library.</p>"
 
 
@@ -27,14 +31,18 @@ def sources(
     items = "".join(_source(row, _facts(store, row, read), row.id in ticked) for row in rows)
     coming = [name for name in asked if name not in {row.name for row in rows}]
     items += "".join(_item("", name, "", " checked disabled") for name in coming)
-    return f'<ul class="lc-source-list">{items}</ul>' if items else _EMPTY
+    nothing = _NONE_TICKED if rows and not ticked else ""
+    return f'<ul class="lc-source-list">{items}</ul>{nothing}' if items else _EMPTY
 
 
-def attached(files: Sequence[tuple[str, str, str]]) -> str:
-    """Returns the list of the files in the question box. Each of ``files`` is (name, id of the document or "",
-    facts).
+def attached(files: Sequence[tuple[str, str, str, bool]]) -> str:
+    """Returns the list of the files in the question box. Each of ``files`` is (name, id of the document or "", facts,
+    whether it can be read).
     """
-    items = "".join(_item(document, name, escape(facts), " checked disabled") for name, document, facts in files)
+    items = "".join(
+        _item(document, name, escape(facts), " checked disabled" if readable else " disabled")
+        for name, document, facts, readable in files
+    )
     return f'<ul class="lc-source-list">{items}</ul>' if items else ""
 
 

@@ -58,7 +58,7 @@ class DocumentViewer:
             trigger_mode="multiple",  # accept a second request while one is handled
             **EVENT_OPTIONS,
         )
-        asked.then(about.save, [chat, *about.outputs], None, api_visibility="private").then(js=_TO_QUESTION)
+        asked.then(about.save, [chat, *about.choice], None, api_visibility="private").then(js=_TO_QUESTION)
 
     def _use(self, request: str, question: dict[str, Any], documents: list[str], library: str, until: str) -> Updates:
         """Put the words selected in the viewer into the question, or make the chat read the document only up to the
