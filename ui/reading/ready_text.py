@@ -54,7 +54,7 @@ def _contents(state: ReadingState) -> str:
     if others or state.wanted.has_messages or len(headings) < MIN_HEADINGS:
         return ""
     shown = "".join(
-        f'<li><button type="button" {render.opener(document.document, document.name, h.start, h.start + len(h.label))}>'
+        f'<li><button type="button" {render.opener(document.document, document.name, h.start, h.end)}>'
         f"{render.escape(h.label)}</button></li>"
         for h in headings[:MAX_HEADINGS]
     )
