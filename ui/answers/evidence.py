@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from localctx.document_parts import tell_place
 from localctx.library.citations.cite import likeliest_sentence
 from localctx.library.citations.excerpt import reflowed, words_to_mark
+from localctx.ui.markdown_signs import without_signs
 from localctx.ui.render import escape, opener
 
 MAX_QUOTE = 600  # characters of a quotation
@@ -139,7 +140,7 @@ def _number(quote: Quotation) -> str:
 
 
 def _quoted(quote: Quotation) -> str:
-    text = quote.place.text
+    text = without_signs(quote.place.text, quote.place.name)
     return _bold(text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE].rsplit(None, 1)[0] + " …", quote.answer_text)
 
 

@@ -16,6 +16,7 @@ from localctx.serving.worker import Queued
 from localctx.store.document_files import DocumentFile
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
+from localctx.ui.markdown_signs import without_signs
 from localctx.ui.reading.source_list import file_kind, length, not_read
 from localctx.ui.render import bar, escape, note
 from localctx.ui.viewer.document_viewer import open_link
@@ -183,7 +184,7 @@ def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) ->
     before, after = text[max(0, p.start - AROUND) : p.start], text[p.end : p.end + AROUND]
     return (
         f'<div class="lc-hit"><details><summary><b>{number}. {escape(p.name)}</b> <small>{where}</small>'
-        f"<span>{_marked(_snippet(p.text, pattern), pattern)}</span></summary>"
+        f"<span>{_marked(_snippet(without_signs(p.text, p.name), pattern), pattern)}</span></summary>"
         f"<blockquote><i>{escape(before)}</i>{_marked(p.text, pattern)}<i>{escape(after)}</i></blockquote>"
         f"</details>{open_link(p.document, p.name, _open_text(page), *first, places)}</div>"
     )

@@ -6,17 +6,16 @@ characters.
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import PurePath
 from typing import Any
 
 from localctx.library.citations.excerpt import reflowed
 from localctx.library.parsers.text_builder import MAX_LABEL
 from localctx.store.documents import StoredDocument
+from localctx.ui.markdown_signs import is_markdown
 from localctx.ui.viewer.grid_layout import grid_ranges
 from localctx.ui.viewer.layout_range import LayoutRange, nested
 from localctx.ui.viewer.markdown_layout import markdown_ranges
 
-_MARKDOWN = {".md", ".markdown", ".mdown", ".mkd"}
 _LINE = re.compile(r"[^\n]+\s*")
 
 
@@ -28,7 +27,7 @@ def layout(document: StoredDocument, start: int, end: int) -> dict[str, Any]:
     ranges: Iterable[LayoutRange]
     if any(span.kind == "row" for span in document.spans):
         name, ranges = "grid", grid_ranges(document, start, end)
-    elif PurePath(document.name).suffix.lower() in _MARKDOWN:
+    elif is_markdown(document.name):
         name, ranges = "markdown", markdown_ranges(document, start, end)
     else:
         name, ranges, text = "text", _headings(document), reflowed(text)
