@@ -109,10 +109,10 @@ def test_replayed_steps_give_what_is_computed_anew(family, codec, more):
 
 
 def test_replayed_steps_select_what_is_selected_anew(monkeypatch):
-    """The second step fills a page: the third, captured, chooses three of five pages, not two of four."""
+    """The second step fills a page: the third, captured, chooses four of seven pages, not three of six."""
     model = TransformersModel(build("llama", num_hidden_layers=3).to(DEVICE, torch.bfloat16))
     model.graphs = None
-    codec, lengths, keep = "int4+hadamard", (5 * PAGE - 2,), "select:1/2"
+    codec, lengths, keep = "int4+hadamard", (7 * PAGE - 2,), "select:1/2"
     expected = answered(model, codec, lengths, keep)
     model.graphs = G.GraphCache(count := Counted(DEVICE))
     found = answered(model, codec, lengths, keep)
