@@ -24,13 +24,19 @@ def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     """
     if kind == _E4M3:
         return _quantize_e4m3(x, dim)
-    levels = (1 << kind) - 1
     x = x.float().clamp(-_MAX, _MAX)
-    low, high = x.amin(dim), x.amax(dim)
-    zero = (low - low.abs() * 2.0**-11 - _STEP).half()
-    scale = ((high - zero.float()) / levels * (1 + 2.0**-10) + _STEP).half()
-    codes = ((x - zero.float().unsqueeze(dim)) / scale.float().unsqueeze(dim)).round_().clamp_(0, levels)
+    scale, zero = scale_and_zero(x, dim, kind)
+    codes = ((x - zero.float().unsqueeze(dim)) / scale.float().unsqueeze(dim)).round_().clamp_(0, (1 << kind) - 1)
     return codes.to(torch.uint8), scale, zero
+
+
+def scale_and_zero(x: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
+    """Returns the scale and zero (float16, without the axis ``dim``) with which ``quantize`` makes integer codes of so
+    many ``bits``.
+    """
+    low, high = (end.clamp(-_MAX, _MAX) for end in x.float().aminmax(dim=dim))
+    zero = (low - low.abs() * 2.0**-11 - _STEP).half()
+    return ((high - zero.float()) / ((1 << bits) - 1) * (1 + 2.0**-10) + _STEP).half(), zero
 
 
 def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -55,9 +55,7 @@ class KeyRanges(NamedTuple):
 
 def key_ranges(keys: Tensor) -> KeyRanges:
     """Returns the ranges of the keys [n, H, D, 64] of n pages."""
-    low, high = (x.transpose(0, 1) for x in keys.aminmax(dim=3))
-    scale = (high - low) / (2**BITS - 1)
-    return KeyRanges(scale.to(torch.float16).contiguous(), low.to(torch.float16).contiguous())
+    return KeyRanges(*(part.transpose(0, 1).contiguous() for part in quant.scale_and_zero(keys, 3, BITS)))
 
 
 def make_sketch(keys: Tensor) -> Sketch:

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from localctx.kernels import quant
 from localctx.kernels.cpu.key_bias import KeyBias
-from localctx.kernels.cpu.selection import FEW, BiasedKeys, choose
-from localctx.kernels.sketch import KeyRanges
+from localctx.kernels.cpu.selection import BiasedKeys, choose
 from localctx.kv.cache import Cache
 from localctx.kv.page_format import ORDINARY
 from localctx.shape import PAGE, SINK_PAGES
@@ -24,11 +23,10 @@ def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
     grouped, count = quant.rotate(plain) if pool.format.rotated else plain, cache.keeper.pages_seen(cache.num_pages)
     if not pool.unbiased(layer):
         return choose(grouped, sketch, count, SINK_PAGES, None, pool.backend.best_scores)
-    if pool.backend.best_scores:
+    if pool.backend.best_scores or q.device.type != "cpu":
         extra = bias_scores(cache, layer, q).unflatten(0, plain.shape[:2])
         return choose(grouped, sketch, count, SINK_PAGES, extra, pool.backend.best_scores)
-    ranges = cache.sketches.ranges(layer) if cache.num_pages > FEW else KeyRanges(sketch.scale, sketch.zero)
-    biased = BiasedKeys(plain, page_bias([cache], layer), ranges)
+    biased = BiasedKeys(plain, page_bias([cache], layer), cache.sketches.ranges(layer))
     return choose(grouped, sketch, count, SINK_PAGES, biased=biased)
 
 

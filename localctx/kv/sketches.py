@@ -77,9 +77,12 @@ class KeySketches:
         return known
 
     def ranges(self, layer: int) -> KeyRanges:
-        """Returns the ranges of all sealed keys in one layer, with the bias of k_proj that stored keys lack. There must
-        be at least one page.
+        """Returns the ranges of all sealed keys in one layer, by which ``choose`` bounds scores. They include the bias
+        of k_proj that stored keys lack, if there are so many pages that bounds are used. There must be at least one
+        page.
         """
+        if not self._table.pool.unbiased(layer) or len(self._table) <= FEW:
+            return KeyRanges(*self.of_layer(layer)[1:])
         known = self._ranges.get(layer)
         for start, stop in self._table.runs(layer, known.scale.shape[1] if known else 0, RUN):
             more = key_ranges(self._biased_keys(layer, start, stop))
@@ -92,12 +95,11 @@ class KeySketches:
         """Returns ``arguments_of`` (numbers and addresses for compiled code) for the sketches and ranges of ``layers``:
         [layers, 21] int64. Every call must ask for the same layers.
         """
-        return self._once(lambda: arguments_of([tuple(x.numpy() for x in self._both(layer)) for layer in layers]))
 
-    def _both(self, layer: int) -> tuple[Tensor, ...]:
-        sketch = self.of_layer(layer)
-        own = self._table.pool.unbiased(layer) and len(self._table) > FEW
-        return *sketch, *(self.ranges(layer) if own else (sketch.scale, sketch.zero))
+        def arrays(layer: int) -> tuple[np.ndarray, ...]:
+            return tuple(part.numpy() for part in (*self.of_layer(layer), *self.ranges(layer)))
+
+        return self._once(lambda: arguments_of([arrays(layer) for layer in layers]))
 
     def places(self, layers: Sequence[int]) -> np.ndarray:
         """Returns where the sketches of ``layers`` are, for GPU kernels: [layers, 4] int64, with the addresses of

@@ -56,6 +56,7 @@ def choose(
     their scores instead of ``extra``.
     """
     if score or q.device.type != "cpu":
+        assert biased is None, "on a GPU the bias is in extra"
         # ranking by the greatest scores would let queries with large scores decide for all; ranking by softmax shares
         # would give the first choices of a flat query less than any page of a peaked query
         weights = (score or best_scores)(q, sketch, extra).softmax(-1)

@@ -81,7 +81,7 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
     if not numbers:
         return
     after = re.split(r"\d[\d.,]*", rest)[-1]
-    if _counts_rows(asked, numbers[-1], after):
+    if _is_number_of_rows(asked, numbers[-1], after):
         yield []
         return
     names = [n for n in asked.measures if after.strip(" ?.") and mentions(after, n)] or asked.measures
@@ -93,7 +93,7 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
         yield [f"{quoted(name)} {_sign(kinds)} {numbers[0]}" for name in names]
 
 
-def _counts_rows(asked: TableQuestion, number: str, after: str) -> bool:
+def _is_number_of_rows(asked: TableQuestion, number: str, after: str) -> bool:
     """Returns True if a word directly ``after`` the number names a column, and no such column has amounts to compare
     with it.
     """
