@@ -1,4 +1,4 @@
-"""Leaves out the signs of Markdown where words of a document are quoted."""
+"""Removes the signs of Markdown from quotations and search hits."""
 
 import re
 from pathlib import PurePath
@@ -14,7 +14,7 @@ def is_markdown(name: str) -> bool:
 
 
 def without_signs(text: str, name: str) -> str:
-    """Returns words of the document ``name``; of a Markdown document without the signs of headings, strong emphasis and
-    code.
+    """Returns the ``text`` of a document with this file ``name``. If it is Markdown, the signs of headings, strong
+    emphasis and code are left out.
     """
     return _EMPHASIS.sub(r"\2", _HEADING.sub("", text)) if is_markdown(name) else text

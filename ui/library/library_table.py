@@ -181,11 +181,12 @@ def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) ->
     first = places[0] if places else (p.start, p.end)
     page = p.page_at(first[0])
     where = escape(", ".join(filter(None, [older, page and tell_part(page), p.heading])))
-    before, after = text[max(0, p.start - AROUND) : p.start], text[p.end : p.end + AROUND]
+    around = text[max(0, p.start - AROUND) : p.start], p.text, text[p.end : p.end + AROUND]
+    before, found, after = (without_signs(part, p.name) for part in around)
     return (
         f'<div class="lc-hit"><details><summary><b>{number}. {escape(p.name)}</b> <small>{where}</small>'
-        f"<span>{_marked(_snippet(without_signs(p.text, p.name), pattern), pattern)}</span></summary>"
-        f"<blockquote><i>{escape(before)}</i>{_marked(p.text, pattern)}<i>{escape(after)}</i></blockquote>"
+        f"<span>{_marked(_snippet(found, pattern), pattern)}</span></summary>"
+        f"<blockquote><i>{escape(before)}</i>{_marked(found, pattern)}<i>{escape(after)}</i></blockquote>"
         f"</details>{open_link(p.document, p.name, _open_text(page), *first, places)}</div>"
     )
 

@@ -58,12 +58,12 @@ class ChatDocuments:
 
     @property
     def outputs(self) -> list[Any]:
-        """The components that hold what is asked about."""
+        """The components that hold the sources of a question."""
         return [self.documents, self.library, self.until]
 
     @property
     def choice(self) -> list[Any]:
-        """The components that hold what a chat remembers, in the order of the parameters of ``save``."""
+        """The components that hold the sources that a chat remembers, in the order of the parameters of ``save``."""
         return [*self.outputs, self.listed]
 
     @property

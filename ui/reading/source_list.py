@@ -8,7 +8,7 @@ from localctx.store.store import Store
 from localctx.ui.everyday import about_words
 from localctx.ui.render import escape, opener
 
-# A list that is shown again changes attributes of the boxes that stay; whether a box is ticked is no attribute.
+# A box that the user clicked ignores its attribute "checked" when the list is shown again.
 ON_CHANGE = """
 element.addEventListener('change', event => trigger('select', { index: 0, value: event.target.value }))
 const tick = () => element.querySelectorAll('input').forEach(box => { box.checked = box.hasAttribute('checked') })

@@ -274,7 +274,7 @@ def _adding(path: str) -> SessionJob:
 
 
 def _headings(documents: Documents, document: str) -> list[Span]:
-    """Returns ``headings_below`` of a document, where their words are: signs of Markdown may stand before them."""
+    """Returns ``headings_below`` of a document, without the signs of Markdown that may stand before their words."""
     text = documents.text(document)
     headings = headings_below(documents.spans(document))
     starts = [max(h.start, text.find(h.label, h.start, h.end)) for h in headings]
