@@ -195,7 +195,7 @@ def window_on(folder: Path, model: Path) -> Iterator[Callable[[], None]]:
         box = {"text": QUESTION, "files": []}
 
         def ask() -> None:
-            handler(box, "", [], "", "", tab)
+            handler(box, "", [], "", "", ("", ()), tab)
             (answering,) = (thread for thread in threading.enumerate() if thread.name == "answer")
             PROBE.waiting = answering.ident
             answering.join()

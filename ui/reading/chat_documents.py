@@ -18,6 +18,10 @@ LIBRARY = "library"  # the scope of the whole library; other scopes are "" (the 
 
 _TOGGLE = "() => document.querySelector('#add-sources').classList.toggle('lc-open')"
 _CLOSE = "(scope, until) => document.querySelector('#add-sources').classList.toggle('lc-open', !!(scope || until))"
+# In the browser, so that a question sent at once after a click is asked about the documents that are ticked.
+_TICK = """chosen => [chosen.includes(window.lcTicked)
+  ? chosen.filter(document => document !== window.lcTicked)
+  : [...chosen, window.lcTicked]]"""
 _THESE, _ALL = ("The ticked documents", ""), ("The whole library", LIBRARY)
 
 
@@ -78,7 +82,7 @@ class ChatDocuments:
         self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **EVENT_OPTIONS)
         self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **EVENT_OPTIONS)
         chat.change(None, [self.library, self.until], None, js=_CLOSE)
-        ticked = self.list.select(self._tick, self.documents, self.documents, **EVENT_OPTIONS)
+        ticked = self.list.select(None, self.documents, self.documents, js=_TICK)
         ticked.then(self.save, [chat, *self.choice], None, api_visibility="private")
         gr.on(
             [self.documents.input, self.library.input, self.until.blur],
@@ -134,11 +138,6 @@ class ChatDocuments:
         with self._window.store() as store:
             shown = source_list.sources(store, documents, ticked, model, asked)
         return {self.list: shown, self.listed: (chat, tuple(documents))}
-
-    def _tick(self, chosen: list[str] | None, clicked: gr.SelectData) -> list[str]:
-        """Returns the chosen documents after the user ticked or unticked one."""
-        document, others = str(clicked.value), [d for d in chosen or () if d != clicked.value]
-        return others if document in (chosen or ()) else [*others, document]
 
     def _scopes(self) -> list[tuple[str, str]]:
         with self._window.store() as store:

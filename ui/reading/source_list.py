@@ -10,7 +10,10 @@ from localctx.ui.render import escape, opener
 
 # A box that the user clicked ignores its attribute "checked" when the list is shown again.
 ON_CHANGE = """
-element.addEventListener('change', event => trigger('select', { index: 0, value: event.target.value }))
+element.addEventListener('change', event => {
+  window.lcTicked = event.target.value
+  trigger('select', { index: 0, value: event.target.value })
+})
 const tick = () => element.querySelectorAll('input').forEach(box => { box.checked = box.hasAttribute('checked') })
 new MutationObserver(tick).observe(element, { attributes: true, childList: true, subtree: true })
 """
