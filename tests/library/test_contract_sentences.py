@@ -41,3 +41,19 @@ def test_a_citation_of_the_rent_does_not_skip_its_sentence():
     (citation, *_) = cite_passages("EUR 600 per month", "What is the rent?", [passage])
     assert "The rent is EUR 600 per month." in citation.quote
     assert not citation.quote.startswith(("4", "Rent"))
+
+
+def test_a_heading_in_markdown_is_a_sentence_of_its_own():
+    assert split("## 4. Use of the flat\nThe flat is a home.\nIt is\nnot let.\n# Notice\nTwo months.") == [
+        "## 4. Use of the flat",
+        "The flat is a home.",
+        "It is not let.",
+        "# Notice",
+        "Two months.",
+    ]
+    assert split("The tag #7 is\n#blue and new.") == ["The tag #7 is #blue and new."]
+
+
+def test_a_time_of_day_ends_a_sentence_before_a_capital_letter():
+    assert split("No music after 10 p.m. The tenant cleans.") == ["No music after 10 p.m.", "The tenant cleans."]
+    assert split("It opens at 8 a.m. on Mondays.") == ["It opens at 8 a.m. on Mondays."]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localctx.library.wording.quantities import compare, read_quantities
+from localctx.library.wording.quantities import compare, has_other_period, read_quantities
 
 
 def read(text: str, language: str = "en") -> list[tuple]:
@@ -73,3 +73,19 @@ def test_quantities_are_read_with_unit_and_period(text, language, expected):
 def test_only_what_is_safe_is_compared(a, b, result):
     (first,), (second,) = read_quantities(a, "en"), read_quantities(b, "en")
     assert compare(first, second) == result
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "cited", "other"),
+    [
+        ("What is the yearly rent?", "£1,150", "The monthly rent is £1,150.", True),
+        ("How much is it per year?", "£1,150", "The rent is £1,150 per month.", True),
+        ("What is the monthly rent?", "£1,150", "The monthly rent is £1,150.", False),
+        ("What is the rent?", "£1,150", "The monthly rent is £1,150.", False),  # no period is asked for
+        ("What is the yearly rent?", "£1,150", "The rent is £1,150.", False),  # none is given
+        ("What is the yearly rent?", "£1,150 a month", "The monthly rent is £1,150.", False),  # the answer says it
+        ("What is the yearly rent?", "2 persons", "The monthly rent is £1,150.", False),
+    ],
+)
+def test_an_amount_for_another_period_than_asked_for(question, answer, cited, other):
+    assert has_other_period(question, answer, cited, "en") is other

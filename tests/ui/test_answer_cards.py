@@ -182,9 +182,9 @@ def test_what_is_not_there_is_said_before_the_closest_passage(opened, window):
     more = {"mode": "retrieve", "sentences": [], "nearest": near, "asked": {"documents": {"": "lease.pdf"}}}
     tab = opened(("Who is the plumber?", NOT_SAID, [], more, "unanswered"))
     card = tab.page.locator(".lc-answer.lc-missing")
-    assert card.inner_text().startswith("I did not find this in lease.pdf.")
+    assert card.inner_text().startswith("I found no clear answer in lease.pdf.")
     assert NOT_SAID not in card.inner_text()
-    assert card.inner_text().index("I did not find this in ") < card.inner_text().index("The closest passage:")
+    assert card.inner_text().index("I found no clear answer in ") < card.inner_text().index("The closest passage:")
     assert "keeps the roof" in card.locator("blockquote").inner_text()
     card.get_by_role("button", name="Search the whole text").click()
     tab.page.get_by_role("group", name="Versions of this answer").get_by_text("2/2").wait_for()

@@ -207,7 +207,7 @@ def test_documents_are_asked_whole_or_by_passages_and_their_pages_are_kept(open_
     [
         ("Which of the tenants may keep a dog?", 2, {}),
         (WHICH, 1, {}),
-        ("What is the deposit?", 2, {}),  # one document has one
+        ("What is the deposit in b.txt?", 2, {}),  # names a document
         (WHICH, 2, {"mode": "everywhere"}),
     ],
 )
@@ -216,6 +216,31 @@ def test_other_questions_are_answered_as_before(open_session, leases, question, 
         report = report_of(opened, question, leases(*(A, B)[:count]))
     assert report["mode"] == settings.get("mode", "full")
     assert "compared" not in report
+
+
+def test_a_plain_question_is_put_to_each_of_two_documents_that_are_alike(open_session, script, leases):
+    asked = script({"a.txt": "", "b.txt": "1,760 euros"})
+    with open_session() as opened:
+        report = report_of(opened, "What is the deposit?", leases(A, B))
+    assert asked == ["What is the deposit?"] * 2
+    assert report["answer"] == "a.txt does not say it.\nb.txt: 1,760 euros."
+
+
+def test_a_plain_answer_is_given_as_the_document_gives_it(open_session, script, leases):
+    script({"a.txt": "Yes, for 24 months", "b.txt": "It lasts 12 months"})
+    with open_session() as opened:
+        report = report_of(opened, "Is the tenancy fixed?", leases(A, B))
+    assert report["answer"] == "a.txt: Yes, for 24 months.\nb.txt: It lasts 12 months."
+    assert report["compared"]["best"] == []
+
+
+def test_differences_leave_out_what_no_document_says(open_session, script, leases):
+    asked = script({"a.txt": "", "b.txt": ""})
+    with open_session() as opened:
+        report = report_of(opened, "What are the main differences?", leases(A + "A deposit.", B))
+    assert asked[:2] == ["What is the rent?"] * 2
+    assert len(asked) > 3
+    assert (report["answer"], report["stopped"]) == ("The document does not say.", "unanswered")
 
 
 def test_a_document_given_twice_is_one_document(open_session, leases):

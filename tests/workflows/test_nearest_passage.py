@@ -59,7 +59,7 @@ def test_a_chat_keeps_it_and_shows_and_exports_it_below(home, tiny_model, docume
         shown = card(messages[-1], CardContext(s.store.documents.text))
     nearest = messages[-1].stats["nearest"]
     assert messages[-1].citations == []
-    assert shown.index("I did not find this in rivers.txt.") < shown.index("The closest passage:")
+    assert shown.index("I found no clear answer in rivers.txt.") < shown.index("The closest passage:")
     page = to_markdown(opened, messages)
     assert page.index(NOT_SAID) < page.index(f"{NAME}: ") < page.index(" ".join(nearest["quote"].split())[:20])
     assert "[^1]" not in page
@@ -72,4 +72,4 @@ def test_an_older_message_shows_its_citation_as_the_nearest(home, tiny_model, do
         message = s.store.chats.messages(chat)[-1]
         message.citations.append(message.stats.pop("nearest"))
         shown = card(message, CardContext(s.store.documents.text))
-    assert shown.index("I did not find this in rivers.txt.") < shown.index("The closest passage:")
+    assert shown.index("I found no clear answer in rivers.txt.") < shown.index("The closest passage:")

@@ -144,7 +144,8 @@ def _missing(m: Message, near: EvidencePlace | None) -> str:
     text = m.text.strip()
     own = not says_no_answer(text, ["en"])
     where = _where(AskedSources.from_stats(m.stats))
-    told = escape(text) if own and text else f"I did not find this{escape(where)}."
+    not_found = f"I found no clear answer{where}." if near else f"I did not find this{where}."
+    told = escape(text if own and text else not_found)
     closest = f'<div class="lc-near"><p class="lc-told">{CLOSEST}</p>{evidence.quotation(near)}</div>' if near else ""
     return f'<p class="lc-told">{told}</p>{closest}'
 

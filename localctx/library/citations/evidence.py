@@ -101,6 +101,9 @@ def _is_character(word: WordForm) -> bool:
     return "\u3040" <= word.form[0] <= "\u9fff"
 
 
+YES_NO_QUESTION = 0.55  # weight of the question's words in the evidence of a yes or no; the answer's words get the rest
+
+
 class EvidenceScorer:
     """Scores runs of sentences or clauses as evidence of an answer to a question. Terms that are rare in ``ranges``,
     all sentences and clauses, weigh more (IDF).
@@ -136,7 +139,7 @@ class EvidenceScorer:
         answer, question = _share(self._answer, terms), _share(self._question, terms)
         contains = bool(self._words) and self._words in words.replace("  ", " ")
         if self.is_yes_no:
-            answer = (question + answer) / 2 if self._answer else question
+            answer = YES_NO_QUESTION * question + (1 - YES_NO_QUESTION) * answer if self._answer else question
         score = contains, answer - RUN_COST * (len(run) - 1), question
         return ScoredRange(run[0].start, run[-1].end, contains, answer, question, score)
 

@@ -250,3 +250,15 @@ def _with_periods(text: str, found: Sequence[Quantity]) -> list[Quantity]:
 
 def _of_period(money: Quantity, period: str | None) -> Quantity:
     return Quantity(money.kind, money.number, money.unit, money.start, money.end, period)
+
+
+def has_other_period(question: str, answer: str, cited: str, language: str) -> bool:
+    """Returns True if the amount of ``answer`` is for another period in ``cited`` than ``question`` asks for, such as a
+    monthly rent where the yearly rent is asked for, and the answer does not name the period. ``language`` is that of
+    both.
+    """
+    asked = {found.lastgroup for found in _PERIOD.finditer(question)}
+    quoted = [q for q in read_quantities(cited, language) if q.kind == "money" and q.period]
+    given = [q for q in read_quantities(answer, language) if q.kind == "money"]
+    said = [q for q in quoted if any(q.number == one.number and not one.period for one in given)]
+    return len(asked) == 1 and bool(said) and all(q.period not in asked for q in said)

@@ -1,4 +1,6 @@
-"""Splits text into sentences. They end at empty lines and at punctuation, but not after abbreviations or initials."""
+"""Splits text into sentences. They end at empty lines and at punctuation, but not after abbreviations or initials. A
+heading in Markdown is a sentence of its own.
+"""
 
 import re
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ _GAP = re.compile(
     r"|\n(?=[^\S\n]*(?:[-*•#|>]|\d{1,2}[.)]|\(?[a-zA-Z0-9]{1,3}\))\s)"  # items of a list, headings, rows
     r"|\n(?=[^\S\n]*\d+(?:\.\d+)+[.)]?\s+[A-Z])"  # numbered clauses: 4.2 The rent
 )
+_HEADING = re.compile(r"^[^\S\n]{0,3}#{1,6}[^\S\n][^\n]*$", re.MULTILINE)
 _NUMBER = re.compile(  # the number of a clause or item, which begins a sentence and does not end one
     r"(?:(?:article|art\.|chapter|clause|item|paragraph|part|schedule|section|sec\.|step|§+)\s*)?"
     r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[a-zA-Z]|[ivxIVX]{1,5})[.)\]]+",
@@ -19,14 +22,22 @@ _NUMBER = re.compile(  # the number of a clause or item, which begins a sentence
 )
 _ABBREVIATED = re.compile(
     r"(?:\n|\b(?:am|vom|zum|bis|dem|den|der|ab|seit)\s)[^\S\n]*\d{1,2}\.$|"  # numbers of items, days of German dates
-    r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Gen|Col|Sgt|Capt|Lt|Rev|Hon|Gov|Sen|Rep|vs|etc|al|cf|ca|approx|"
-    r"Inc|Ltd|Co|Corp|Nos|Nr|Fig|Figs|Eq|Sec|Ch|Vol|Vols|ed|eds|pp|Art|bzw|usw|resp)|\b[a-z](?:\.[a-z])+)\.$",
+    r"(?:\b(?:(?<![ap]\.)[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Gen|Col|Sgt|Capt|Lt|Rev|Hon|Gov|Sen|Rep|vs|etc|al|cf|ca|approx|"
+    r"Inc|Ltd|Co|Corp|Nos|Nr|Fig|Figs|Eq|Sec|Ch|Vol|Vols|ed|eds|pp|Art|bzw|usw|resp)|\b(?![ap]\.m\b)[a-z](?:\.[a-z])+)\.$",
 )
 _BEFORE_NUMBER = re.compile(r"\bNo\.$", re.IGNORECASE)
 
 
 def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields (start, end) of the sentences of ``text[start:end]``, in order, without surrounding white space."""
+    for heading in _HEADING.finditer(text, start, end):
+        yield from _sentences(text, start, heading.start())
+        yield from stripped(text, heading.start(), heading.end())
+        start = heading.end()
+    yield from _sentences(text, start, end)
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     at = start
     for gap in _GAP.finditer(text, start, end):
         if not _continues(text, at, gap.start(), gap.end()):

@@ -22,8 +22,10 @@ from localctx.engine.prompt_wording import NOT_SAID, RANKING
 from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request, rank_request
 from localctx.library.citations.cite import cite_passages, nearest_sentence
+from localctx.library.citations.yes_no_evidence import shares_words
 from localctx.library.wording.no_answer import is_no_answer, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.held_answer import checked_answer
 from localctx.workflows.answer.question_likelihood import is_likelier, likelihood_alone
 
 _AROUND = ' ."'  # characters stripped from both ends of an answer
@@ -57,7 +59,7 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     request.result.evidence = evidence.of_answer(likelihood + others, tokens)
     request.result.confidence = round(calibration.confidence(request.result.evidence), 4)
     if not says_nothing(request) and request.result.confidence >= calibration.threshold:
-        yield from held
+        yield from checked_answer(request, case.question, held)
         return
     request.result.withheld = None if says_nothing(request) else request.texts[0]
     request.result.answers, request.result.citations = [[]], []
@@ -170,6 +172,9 @@ def _answer_likelihood(request: Request) -> tuple[float, int]:
 
 
 def _nearest(request: Request, question: str) -> Citation | None:
+    """Returns the sentence with the most words of the question; None if it has none of them."""
     if request.prompt.passages:
-        return next(iter(cite_passages("", question, request.prompt.passages)), None)
-    return nearest_sentence(request.prompt.documents, question) if request.prompt.documents else None
+        found = next(iter(cite_passages("", question, request.prompt.passages)), None)
+    else:
+        found = nearest_sentence(request.prompt.documents, question) if request.prompt.documents else None
+    return found if found and shares_words(question, found.quote) else None

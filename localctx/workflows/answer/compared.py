@@ -19,12 +19,13 @@ from localctx.engine.run_request import run_request
 from localctx.errors import Cancelled, NothingFound, StoreError
 from localctx.library.citations.sentence_sources import AnswerSentence, Support
 from localctx.library.wording.identify_language import language_of
+from localctx.library.wording.no_answer import no_answer
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.abstention import says_nothing
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.question_likelihood import question_alone
-from localctx.workflows.comparing.comparing_question import FEWEST, comparing_question
 from localctx.workflows.comparing.document_value import DocumentValue, missing, read_value
+from localctx.workflows.comparing.each_document import asked_of_each
 from localctx.workflows.comparing.rules import ComparingQuestion
 from localctx.workflows.comparing.verdict import compared_values, line_of, verdict_line, winners
 from localctx.workflows.comparing.wording import WORDINGS
@@ -46,8 +47,8 @@ class ComparedWorkflow:
         documents, or if ``documents`` is None (the whole library).
         """
         given = list({document.id: document for document in documents or ()}.values())
-        asked = comparing_question(question, len(given))
-        if not asked or (asked.implied and sum(asked.subject.is_in(document.text) for document in given) < FEWEST):
+        asked = asked_of_each(question, given)
+        if not asked:
             return None
         request = question_alone(self._builder, question)
         request.prompt.documents, request.adapter = given, self._builder.runtime.adapter
@@ -87,7 +88,7 @@ class _Comparison:
 
     def __init__(self, case: AnswerCase, make_answer: MakeAnswer) -> None:
         request = case.request
-        asked = comparing_question(case.question, len(request.prompt.documents))
+        asked = asked_of_each(case.question, request.prompt.documents)
         assert asked, "the request was opened for a comparison"
         assert request.result.compared, "the request has its report"
         assert case.open_documents, "the case can open further requests"
@@ -102,16 +103,26 @@ class _Comparison:
         """Ask each question about every document, and emit its verdict. Raises Cancelled."""
         yield self._progress()
         for asked in self._questions:
-            if len(self._questions) > 1:
-                yield from self._tell(f"{asked.noun[0].upper()}{asked.noun[1:]}:")
             yield from self._compare(asked)
+        if not self._request.text:
+            yield from self._tell(no_answer(self._case.question))
 
     def _compare(self, asked: ComparingQuestion) -> EngineCoroutine[None]:
-        values = list[DocumentValue]()
+        """Ask one question about every document. If it was not named by the user, it is left out where no document
+        answers it.
+        """
+        values, waiting = list[DocumentValue](), list[tuple[str, Citation | None]]()
+        if len(self._questions) > 1:
+            waiting.append((f"{asked.noun[0].upper()}{asked.noun[1:]}:", None))
+        optional = asked.implied and len(self._questions) > 1
         for document, label in zip(self._documents, _labels(self._documents), strict=True):
             values.append(replace((yield from self._ask(asked, document)), name=label))
             self._report.values.append(values[-1].to_json() | {"question": asked.plain})
-            yield from self._tell(line_of(values[-1], self._wording), values[-1].citation)
+            waiting.append((line_of(values[-1], self._wording), values[-1].citation))
+            if not optional or any(value.state != "missing" for value in values):
+                for line, citation in waiting:
+                    yield from self._tell(line, citation)
+                waiting.clear()
             yield self._progress()
         compared = compared_values(asked, values)
         if len(self._questions) == 1:

@@ -55,7 +55,12 @@ def subject_of(noun: str) -> Subject:
     if named := named_subject(noun):
         return named
     kind = next((kind for words, kind in KINDS if re.fullmatch(words, noun, re.IGNORECASE)), None)
-    content = [word.form for word in word_forms(noun) if word.is_content]
+    return content_of(noun, kind)
+
+
+def content_of(text: str, kind: QuantityKind | None = None) -> Subject:
+    """Returns the subject that consists of the content words of ``text``."""
+    content = [word.form for word in word_forms(text) if word.is_content]
     return Subject(kind, "", tuple([form for form in content if form not in _GENERIC] or content))
 
 

@@ -1,0 +1,79 @@
+"""Checks an answer of yes or no against the sentence that it cites."""
+
+import re
+
+from localctx.library.citations.claims import claim_of
+from localctx.library.wording.word_forms import NEGATIONS, word_forms
+from localctx.library.wording.yes_no import clause_after, starts_with_yes
+
+ENOUGH = 0.5  # share of the question's content words; a sentence with no more of them does not support a yes or no
+_CONDITIONS = re.compile(
+    r"\b(?:only|unless|except|provided that|subject to|without (?:the )?(?:\w+ )*(?:consent|permission)|"
+    r"nur|außer|sofern|es sei denn|seulement|sauf|à condition|ne .* que|solo|sólo|solamente|excepto|salvo|"
+    r"a menos que)\b"
+    r"|除非|只有|仅",
+    re.IGNORECASE,
+)
+_REFUSALS = re.compile(
+    r"\b(?:prohibit|forbid|forbidden|banned|exclud|refus|deni|verboten|untersagt|ausgeschlossen|interdit|exclu|"
+    r"prohib|excluid)\w*|禁止|不得",
+    re.IGNORECASE,
+)
+_CLAUSES = re.compile(r"[;:]|,\s*(?:but|and not|aber|mais|pero)\b|，但")  # noqa: RUF001
+
+
+def settled(answer: str, question: str, cited: str) -> str:
+    """Returns the text to give for an ``answer`` that begins with yes or no and cites the sentence ``cited``.
+
+    The text is the answer if its words are in the sentence. It is only the yes or no if they are from other places. It
+    is the sentence if this sets a condition, says the contrary, or has too few words of the question.
+    """
+    asked, about = _content(question), _clause_about(question, cited)
+    shared = len(asked & _content(about))
+    clause = clause_after(answer) or ""
+    before = _words_before(clause, cited)
+    if _CONDITIONS.search(about) or (shared == len(asked) and _contradicts(answer, question, about)):
+        return " ".join(cited.split())
+    if before is not None and not {*before[-2:]} & NEGATIONS:
+        return answer
+    if shared > ENOUGH * len(asked):
+        return answer.removesuffix(clause).rstrip(" ,;:.!") + "."
+    return " ".join(cited.split()) if shared else answer
+
+
+def shares_words(question: str, sentence: str) -> bool:
+    """Returns True if ``sentence`` has a content word of ``question``, or if the question has none."""
+    asked = _content(question)
+    return not asked or bool(asked & _content(sentence))
+
+
+def _contradicts(answer: str, question: str, clause: str) -> bool:
+    """Returns True if ``clause``, which has all content words of ``question``, affirms them where the answer is no, or
+    denies one of them where the answer is yes.
+    """
+    if any(claim_of(question).denied.values()):
+        return False
+    denied = claim_of(clause).denied
+    denies = any(denied.get(word, True) for word in _content(question)) or bool(_REFUSALS.search(clause))
+    return denies == starts_with_yes(answer)
+
+
+def _clause_about(question: str, sentence: str) -> str:
+    """Returns the clause of ``sentence`` with the most content words of ``question``."""
+    asked = _content(question)
+    return max(_CLAUSES.split(sentence), key=lambda clause: len(asked & _content(clause)))
+
+
+def _words_before(clause: str, cited: str) -> list[str] | None:
+    """Returns the words of ``cited`` before ``clause``; None if the clause is empty or not in it."""
+    words, sentence = _squeezed(clause), _squeezed(cited)
+    found = re.search(rf"(?<!\w){re.escape(words)}(?!\w)", sentence) if words else None
+    return sentence[: found.start()].split() if found else None
+
+
+def _content(text: str) -> set[str]:
+    return {word.form for word in word_forms(text) if word.is_content}
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" .;:")
