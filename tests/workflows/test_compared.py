@@ -174,12 +174,15 @@ def test_documents_are_compared_in_several_subjects(open_session, script, leases
     with open_session() as opened:
         report = report_of(opened, "Compare the two leases on rent and term", leases(A, B))
     assert asked == ["What is the rent?"] * 2 + ["How long does it last?"] * 2
-    assert report["answer"].splitlines()[:4] == [
-        "Rent:",
-        "a.txt: 950 euros a month.",
-        "b.txt: EUR 880 a month.",
-        "Term:",
+    assert report["answer"].splitlines() == [
+        "| | a.txt | b.txt |",
+        "|---|---|---|",
+        "| Rent | 950 euros a month | EUR 880 a month |",
+        "| Term | not sure | not sure |",
     ]
+    cells = [report["answer"][s["start"] : s["end"]] for s in report["sentences"]]
+    assert cells == ["950 euros a month", "EUR 880 a month", "not sure", "not sure"]
+    assert [s["support"] for s in report["sentences"]] == ["supported"] * 2 + ["unchecked"] * 2
     assert [value["question"] for value in report["compared"]["values"]] == asked
     assert report["compared"]["best"] == []
 

@@ -205,6 +205,8 @@ def test_a_plain_question_is_asked_in_the_words_of_the_user():
         ("Compare the two on notice and deposit", ["notice", "deposit"]),
         ("Compare both leases by rent, the deposit, and notice period.", ["rent", "deposit", "notice period"]),
         ("Compare the rent and the deposit of the two leases.", ["rent", "deposit"]),
+        ("Make a table of the rent and the deposit of both.", ["rent", "deposit"]),
+        ("Show me a table with rent, deposit and notice for the two leases.", ["rent", "deposit", "notice"]),
         ("Vergleiche die Miete und die Kaution der beiden Verträge.", ["Miete", "Kaution"]),
         ("Compare le loyer et la caution.", ["loyer", "caution"]),
         ("Compara la renta y la fianza.", ["renta", "fianza"]),

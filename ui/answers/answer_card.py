@@ -142,7 +142,7 @@ def _places(
 
 def _missing(m: Message, near: EvidencePlace | None) -> str:
     text = m.text.strip()
-    own = not says_no_answer(text, ["en"])
+    own = m.stats.get("mode") != "compared" and not says_no_answer(text, ["en"])
     where = _where(AskedSources.from_stats(m.stats))
     not_found = f"I found no clear answer{where}." if near else f"I did not find this{where}."
     told = escape(text if own and text else not_found)

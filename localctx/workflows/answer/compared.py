@@ -5,7 +5,7 @@ Each document is read alone, so that its kept pages are reused. ``workflows.comp
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 
 from localctx.document_parts import Citation
@@ -27,7 +27,7 @@ from localctx.workflows.answer.question_likelihood import question_alone
 from localctx.workflows.comparing.document_value import DocumentValue, missing, read_value
 from localctx.workflows.comparing.each_document import asked_of_each
 from localctx.workflows.comparing.rules import ComparingQuestion
-from localctx.workflows.comparing.verdict import compared_values, line_of, verdict_line, winners
+from localctx.workflows.comparing.verdict import compared_values, line_of, value_of, verdict_line, winners
 from localctx.workflows.comparing.wording import WORDINGS
 
 MakeAnswer = Callable[[AnswerCase], EngineCoroutine[None]]
@@ -100,39 +100,56 @@ class _Comparison:
         self._told, self._total = set[str](), len(self._documents) * len(self._questions)
 
     def run(self) -> EngineCoroutine[None]:
-        """Ask each question about every document, and emit its verdict. Raises Cancelled."""
+        """Ask each question about every document. Emit a line for each document and the verdict or, for several
+        questions, a table in Markdown with a row for each question. Raises Cancelled.
+        """
         yield self._progress()
+        if len(self._questions) == 1:
+            yield from self._compare(self._questions[0])
+            return
         for asked in self._questions:
-            yield from self._compare(asked)
+            values = list[DocumentValue]()
+            for document, label in self._labelled:
+                values.append((yield from self._value(asked, document, label)))
+            if not asked.implied or any(value.state != "missing" for value in values):
+                yield from self._tell_row(asked.noun, values)
         if not self._request.text:
             yield from self._tell(no_answer(self._case.question))
 
     def _compare(self, asked: ComparingQuestion) -> EngineCoroutine[None]:
-        """Ask one question about every document. If it was not named by the user, it is left out where no document
-        answers it.
-        """
-        values, waiting = list[DocumentValue](), list[tuple[str, Citation | None]]()
-        if len(self._questions) > 1:
-            waiting.append((f"{asked.noun[0].upper()}{asked.noun[1:]}:", None))
-        optional = asked.implied and len(self._questions) > 1
-        for document, label in zip(self._documents, _labels(self._documents), strict=True):
-            values.append(replace((yield from self._ask(asked, document)), name=label))
-            self._report.values.append(values[-1].to_json() | {"question": asked.plain})
-            waiting.append((line_of(values[-1], self._wording), values[-1].citation))
-            if not optional or any(value.state != "missing" for value in values):
-                for line, citation in waiting:
-                    yield from self._tell(line, citation)
-                waiting.clear()
-            yield self._progress()
+        values = list[DocumentValue]()
+        for document, label in self._labelled:
+            values.append((yield from self._value(asked, document, label)))
+            yield from self._tell(line_of(values[-1], self._wording), values[-1].citation)
         compared = compared_values(asked, values)
-        if len(self._questions) == 1:
-            self._report.best = [value.document for value in winners(asked.order, compared)]
+        self._report.best = [value.document for value in winners(asked.order, compared)]
         yield from self._tell(verdict_line(asked.order, compared, self._wording))
+
+    def _value(self, asked: ComparingQuestion, document: StoredDocument, label: str) -> EngineCoroutine[DocumentValue]:
+        value = replace((yield from self._ask(asked, document)), name=label)
+        self._report.values.append(value.to_json() | {"question": asked.plain})
+        yield self._progress()
+        return value
+
+    def _tell_row(self, noun: str, values: Sequence[DocumentValue]) -> EngineCoroutine[None]:
+        """Emit a row of the table, after its head if it is the first row. Each cell is a sentence with its source."""
+        if not self._request.text:
+            yield from self._emit(f"| | {' | '.join(_cell(label) for _, label in self._labelled)} |\n")
+            yield from self._emit("|---" * (len(values) + 1) + "|")
+        yield from self._emit(f"\n| {_cell(noun[0].upper() + noun[1:])}")
+        for value in values:
+            yield from self._tell(_cell(value_of(value, self._wording)), value.citation, before=" | ")
+        yield from self._emit(" |")
 
     def tell_stopped(self) -> EngineCoroutine[None]:
         """Emit a line that says how many answers there were before the stop, if any."""
         if done := len(self._report.values):
-            yield from self._tell(self._wording.stopped.format(done=done, total=self._total))
+            before = "\n" if len(self._questions) == 1 else "\n\n"  # after a table, an empty line
+            yield from self._tell(self._wording.stopped.format(done=done, total=self._total), before=before)
+
+    @property
+    def _labelled(self) -> Iterator[tuple[StoredDocument, str]]:
+        return zip(self._documents, _labels(self._documents), strict=True)
 
     def _progress(self) -> Progress:
         return Progress("comparing documents", len(self._report.values), self._total)
@@ -189,15 +206,14 @@ class _Comparison:
         seconds.update({phase: request.seconds.get(phase, 0.0) for phase in ("search", "restore", "rank", "prefill")})
         self._request.seconds = dict(seconds)
 
-    def _tell(self, line: str, citation: Citation | None = None) -> EngineCoroutine[None]:
-        """Yield a line of the answer, and the event SentenceChecked with the line's source."""
+    def _tell(self, line: str, citation: Citation | None = None, before: str = "\n") -> EngineCoroutine[None]:
+        """Yield ``before``, a line of the answer, and the event SentenceChecked with the line's source."""
         if not line:
             return
-        result, before = self._request.result, "\n" if self._request.text else ""
-        start = len(self._request.text + before)
-        self._request.seconds.setdefault("first_token", time.perf_counter() - self._request.started)
-        result.answers[0].append(Token(before + line, 0))
-        yield result.answers[0][-1]
+        result = self._request.result
+        yield from self._emit(before if self._request.text else "")
+        start = len(self._request.text)
+        yield from self._emit(line)
         number = None
         if citation:
             result.citations = [*result.citations, citation]
@@ -206,6 +222,17 @@ class _Comparison:
         sentence = AnswerSentence(start, start + len(line), support, number, citation).to_json()
         result.sentences.append(sentence)
         yield SentenceChecked(sentence)
+
+    def _emit(self, text: str) -> EngineCoroutine[None]:
+        if text:
+            self._request.seconds.setdefault("first_token", time.perf_counter() - self._request.started)
+            self._request.result.answers[0].append(Token(text, 0))
+            yield self._request.result.answers[0][-1]
+
+
+def _cell(text: str) -> str:
+    """Returns ``text`` as one cell of a table in Markdown."""
+    return " ".join(text.replace("|", "/").split())
 
 
 def _labels(documents: Sequence[StoredDocument]) -> list[str]:

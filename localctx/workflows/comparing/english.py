@@ -90,6 +90,7 @@ ENGLISH = Rules(
         rf"how do(?:es)? (?P<docs>{_THEM}) differ in (?:the |their )?{_NOUN}",
         rf"by how much do(?:es)? (?:the )?{_NOUN}{_IN} differ",
         rf"(?:please )?compare (?:the |their |all )?{_NOUNS}{_IN}",
+        rf"(?:please )?(?:make|create|show|give)(?: me| us)? a table (?:of|with|for) (?:the |their )?{_NOUNS}{_IN}",
         rf"(?:please )?compare (?P<docs>{_THEM}) (?:on|by|in|for|regarding|in terms of) (?:the |their )?{_NOUNS}",
     ),
     plain=(rf"(?:what|how (?:high|long|much|large|big)) (?:is|are) the {_NOUN}",),

@@ -19,6 +19,11 @@ def line_of(value: DocumentValue, wording: Wording) -> str:
     return form.format(name=value.name, value=value.text)
 
 
+def value_of(value: DocumentValue, wording: Wording) -> str:
+    """Returns the answer of one document without its name."""
+    return {"said": value.text, "missing": wording.not_said, "unsure": wording.not_sure}[value.state]
+
+
 def compared_values(asked: ComparingQuestion, values: Sequence[DocumentValue]) -> Sequence[DocumentValue]:
     """Returns the values that a verdict compares. If the question names fewer documents than were asked ("which of the
     two"), and so many gave a value, these are compared; else all are.

@@ -15,6 +15,8 @@ class Wording:
     said: str
     missing: str
     unsure: str
+    not_said: str
+    not_sure: str
     equal: str
     all_equal: str
     several_values: str
@@ -31,6 +33,8 @@ WORDINGS = {
         said="{name}: {value}.",
         missing="{name} does not say it.",
         unsure="{name}: no sure answer.",
+        not_said="not stated",
+        not_sure="not sure",
         equal="The two are equal.",
         all_equal="All are equal.",
         several_values="Not compared: a document gives more than one value.",
@@ -51,6 +55,8 @@ WORDINGS = {
         said="{name}: {value}.",
         missing="{name} sagt das nicht.",
         unsure="{name}: keine sichere Antwort.",
+        not_said="nicht genannt",
+        not_sure="nicht sicher",
         equal="Beide sind gleich.",
         all_equal="Alle sind gleich.",
         several_values="Nicht verglichen: ein Dokument nennt mehrere Werte.",
@@ -75,6 +81,8 @@ WORDINGS = {
         said="{name} : {value}.",
         missing="{name} ne le dit pas.",
         unsure="{name} : pas de réponse sûre.",
+        not_said="non indiqué",
+        not_sure="pas sûr",
         equal="Les deux sont égaux.",
         all_equal="Tous sont égaux.",
         several_values="Non comparé : un document donne plusieurs valeurs.",
@@ -99,6 +107,8 @@ WORDINGS = {
         said="{name}: {value}.",
         missing="{name} no lo dice.",
         unsure="{name}: no hay respuesta segura.",
+        not_said="no se indica",
+        not_sure="no es seguro",
         equal="Los dos son iguales.",
         all_equal="Todos son iguales.",
         several_values="Sin comparar: un documento da varios valores.",
@@ -123,6 +133,8 @@ WORDINGS = {
         said="{name}：{value}。",  # noqa: RUF001
         missing="{name}没有说明。",
         unsure="{name}：没有可靠的答案。",  # noqa: RUF001
+        not_said="未说明",
+        not_sure="不确定",
         equal="两者相同。",
         all_equal="全部相同。",
         several_values="未比较：有文档给出多个值。",  # noqa: RUF001
