@@ -37,8 +37,7 @@ COMPILED = (
     "from localctx.kernels.cpu.warmup import warm_prefill as warm; warm()",
     "from localctx.kernels.cpu.warmup import warm_experts as warm; warm()",
     "from localctx.kernels.cpu.warmup import warm_decoding as warm; warm()",
-    "import torch; from localctx.kernels.cpu.selection import choose; from localctx.kernels.sketch import make_sketch\n"
-    "choose(torch.zeros(1, 1, 8), make_sketch(torch.zeros(2, 1, 8, 64)), 2, 1)",
+    "from localctx.kernels.cpu.warmup import warm_selection as warm; warm()",
 )
 
 

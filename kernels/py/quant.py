@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 PAGE = 64  # tokens
-_STEP = 2.0**-24  # smallest float16 step, so that a constant channel does not divide by zero
-_MAX = 65_000  # float16 ends at 65,504
+LEAST_STEP = 2.0**-24  # smallest float16 step, so that a constant channel does not divide by zero
+MOST = 65_000  # float16 ends at 65,504
 _E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats (4 exponent, 3 mantissa bits), and their maximum
 
 
@@ -24,7 +24,7 @@ def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     """
     if kind == _E4M3:
         return _quantize_e4m3(x, dim)
-    x = x.float().clamp(-_MAX, _MAX)
+    x = x.float().clamp(-MOST, MOST)
     scale, zero = scale_and_zero(x, dim, kind)
     codes = ((x - zero.float().unsqueeze(dim)) / scale.float().unsqueeze(dim)).round_().clamp_(0, (1 << kind) - 1)
     return codes.to(torch.uint8), scale, zero
@@ -34,9 +34,9 @@ def scale_and_zero(x: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
     """Returns the scale and zero (float16, without the axis ``dim``) with which ``quantize`` makes integer codes of so
     many ``bits``.
     """
-    low, high = (end.clamp(-_MAX, _MAX) for end in x.float().aminmax(dim=dim))
-    zero = (low - low.abs() * 2.0**-11 - _STEP).half()
-    return ((high - zero.float()) / ((1 << bits) - 1) * (1 + 2.0**-10) + _STEP).half(), zero
+    low, high = (end.clamp(-MOST, MOST) for end in x.float().aminmax(dim=dim))
+    zero = (low - low.abs() * 2.0**-11 - LEAST_STEP).half()
+    return ((high - zero.float()) / ((1 << bits) - 1) * (1 + 2.0**-10) + LEAST_STEP).half(), zero
 
 
 def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,11 +44,11 @@ def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
     The zero is the middle of the group, because any other zero would cost precision.
     """
-    x = x.float().clamp(-_MAX, _MAX)
+    x = x.float().clamp(-MOST, MOST)
     low, high = x.amin(dim), x.amax(dim)
     zero = ((low + high) / 2).half()
     reach = torch.maximum(high - zero.float(), zero.float() - low)
-    scale = (reach / _E4M3_MAX * (1 + 2.0**-10) + _STEP).half()
+    scale = (reach / _E4M3_MAX * (1 + 2.0**-10) + LEAST_STEP).half()
     codes = (x - zero.float().unsqueeze(dim)) / scale.float().unsqueeze(dim)
     return codes.clamp_(-_E4M3_MAX, _E4M3_MAX).to(torch.float8_e4m3fn).view(torch.uint8), scale, zero
 

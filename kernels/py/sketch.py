@@ -53,11 +53,6 @@ class KeyRanges(NamedTuple):
         return KeyRanges(*(torch.cat(pair, 1) for pair in zip(self, more, strict=True)))
 
 
-def key_ranges(keys: Tensor) -> KeyRanges:
-    """Returns the ranges of the keys [n, H, D, 64] of n pages."""
-    return KeyRanges(*(part.transpose(0, 1).contiguous() for part in quant.scale_and_zero(keys, 3, BITS)))
-
-
 def make_sketch(keys: Tensor) -> Sketch:
     """Returns the sketch (keys at two bits) of n pages whose keys are [n, H, D, 64]."""
     codes, scale, zero = quant.quantize(keys.transpose(0, 1).contiguous(), 3, BITS)

@@ -11,6 +11,7 @@ from localctx.kernels.cpu.key_bias import KeyBias
 from localctx.kernels.cpu.selection import BiasedKeys, choose
 from localctx.kv.cache import Cache
 from localctx.kv.page_format import ORDINARY
+from localctx.kv.sketches import missing_bias
 from localctx.shape import PAGE, SINK_PAGES
 
 
@@ -49,16 +50,8 @@ def layer_biases(caches: Sequence[Cache], layers: Sequence[int]) -> KeyBias:
 
 def _own_biases(cache: Cache, layers: tuple[int, ...]) -> KeyBias:
     """Returns ``layer_biases`` of one sequence, which are computed again only after its pages have changed."""
-
-    def make() -> KeyBias:
-        pool, table = cache.pool, cache.table
-        assert pool.rope
-        bias = pool.rope.key_bias(layers, torch.from_numpy(np.stack([table.positions(layer) for layer in layers])))
-        for own, layer in zip(bias.starts, layers, strict=True):
-            own[:, table.kinds(pool.shape.parts[layer]) != ORDINARY] = 0
-        return bias
-
-    return cache.table.remembered(("bias", layers), make)
+    table = cache.table
+    return table.remembered(("bias", layers), lambda: missing_bias(table, layers))
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:

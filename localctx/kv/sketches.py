@@ -6,14 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels import quant
 from localctx.kernels.cpu.decode_layers import arguments_of
-from localctx.kernels.cpu.selection import FEW
-from localctx.kernels.sketch import KeyRanges, Sketch, key_ranges, make_sketch
+from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias
+from localctx.kernels.cpu.sketch import sketch_pages
+from localctx.kernels.sketch import KeyRanges, Sketch, make_sketch
 from localctx.kv.backends.backend import PageAddresses
-from localctx.kv.block_table import RUN, BlockTable
+from localctx.kv.block_table import ALL, RUN, BlockTable
 from localctx.kv.page_format import ORDINARY
-from localctx.shape import PAGE
 
 
 class _SketchRoom:
@@ -69,27 +68,23 @@ class KeySketches:
 
     def of_layer(self, layer: int) -> Sketch:
         """Returns the sketch of all sealed pages in one layer. There must be at least one page."""
-        known = self._by_layer.get(layer)
-        for start, stop in self._table.runs(layer, known.codes.shape[1] if known else 0, RUN):
-            known = self._joined(layer, known, self._make(layer, start, stop), stop)
+        known, table = self._by_layer.get(layer), self._table
+        first, most = known.codes.shape[1] if known else 0, len(table) if table.pool.in_place else RUN
+        for start, stop in table.runs(layer, first, most, mixed=table.pool.in_place):
+            more, ranges = self._make(layer, start, stop)
+            known = self._by_layer[layer] = self._joined(layer, known, more, stop)
+            if ranges:
+                before = self._ranges.get(layer)
+                self._ranges[layer] = before.with_more(ranges) if before else ranges
         assert known, "there are no pages"
-        self._by_layer[layer] = known
         return known
 
     def ranges(self, layer: int) -> KeyRanges:
-        """Returns the ranges of all sealed keys in one layer, by which ``choose`` bounds scores. They include the bias
-        of k_proj that stored keys lack, if there are so many pages that bounds are used. There must be at least one
-        page.
+        """Returns the ranges of all sealed keys in one layer, by which ``choose`` bounds scores on a CPU. They include
+        the bias of k_proj that stored keys lack. There must be at least one page.
         """
-        if not self._table.pool.unbiased(layer) or len(self._table) <= FEW:
-            return KeyRanges(*self.of_layer(layer)[1:])
-        known = self._ranges.get(layer)
-        for start, stop in self._table.runs(layer, known.scale.shape[1] if known else 0, RUN):
-            more = key_ranges(self._biased_keys(layer, start, stop))
-            known = known.with_more(more) if known else more
-        assert known, "there are no pages"
-        self._ranges[layer] = known
-        return known
+        sketch = self.of_layer(layer)
+        return self._ranges[layer] if self._table.pool.unbiased(layer) else KeyRanges(*sketch[1:])
 
     def arguments(self, layers: range) -> np.ndarray:
         """Returns ``arguments_of`` (numbers and addresses for compiled code) for the sketches and ranges of ``layers``:
@@ -144,26 +139,51 @@ class KeySketches:
                 room.write(known)
         return room.write(more)
 
-    def _make(self, layer: int, start: int, stop: int) -> Sketch:
+    def _make(self, layer: int, start: int, stop: int) -> tuple[Sketch, KeyRanges | None]:
+        """Returns the sketch of the pages ``start..stop``. On a CPU also returns the ranges of keys that are stored
+        without the bias of k_proj.
+        """
         table, pool = self._table, self._table.pool
+        if pool.device.type == "cpu" and not pool.backend.best_scores:
+            return self._make_on_cpu(layer, start, stop)
         if not pool.in_place and table.readable(slice(start, stop)):
             bases, kinds, _ = table.for_kernels(layer)
             if made := pool.backend.make_sketch(layer, PageAddresses(bases[start:stop], kinds[start:stop])):
-                return made
-        return make_sketch(self._stored_keys(layer, start, stop))
-
-    def _stored_keys(self, layer: int, start: int, stop: int) -> Tensor:
-        """Returns the stored keys of pages of one kind: [pages, H, D, 64] float32."""
-        table, pool = self._table, self._table.pool
+                return made, None
         codec = pool.codec_of(layer, int(table.kinds(pool.shape.parts[layer])[start]))
-        return codec.stored_keys(table.records(layer, start, stop))
+        return make_sketch(codec.stored_keys(table.records(layer, start, stop))), None
 
-    def _biased_keys(self, layer: int, start: int, stop: int) -> Tensor:
-        """Returns ``_stored_keys`` with the bias of k_proj, which those of sink pages include already."""
-        table, pool, keys = self._table, self._table.pool, self._stored_keys(layer, start, stop)
-        if table.kinds(pool.shape.parts[layer])[start] != ORDINARY:
-            return keys
-        assert pool.rope
-        bias = pool.rope.bias_keys(layer, table.token_positions(layer, start, stop))  # [H, pages * 64, D]
-        bias = quant.rotate(bias) if pool.format.rotated else bias
-        return keys + bias.unflatten(1, (stop - start, PAGE)).permute(1, 0, 3, 2)
+    def _make_on_cpu(self, layer: int, start: int, stop: int) -> tuple[Sketch, KeyRanges | None]:
+        """Compute ``_make`` with a kernel."""
+        table, pool, bias = self._table, self._table.pool, NO_BIAS
+        addresses, kinds, _held = self._records(layer, start, stop)
+        if pool.unbiased(layer):
+            bias = missing_bias(table, [layer], slice(start, stop))
+            bias = bias._replace(starts=bias.starts[0])
+        return sketch_pages(addresses, kinds, pool.format.layouts[layer], bias, pool.format.rotated)
+
+    def _records(self, layer: int, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, Tensor | None]:
+        """Returns the addresses and kinds of one layer's records of the pages ``start..stop``, where they are. If the
+        pool does not read in place, also fetches them, and returns the tensor that holds them.
+        """
+        table, pool = self._table, self._table.pool
+        part = pool.shape.parts[layer]
+        bases, kinds = table.bases(part)[start:stop], table.kinds(part)[start:stop]
+        assert bases.all(), "no layer sees these pages any longer"
+        if pool.in_place:
+            return bases + pool.format.offsets[kinds, layer], kinds, None
+        fetched = table.records(layer, start, stop)
+        return fetched.data_ptr() + np.arange(stop - start) * fetched.shape[1], kinds, fetched
+
+
+def missing_bias(table: BlockTable, layers: Sequence[int], indices: slice = ALL) -> KeyBias:
+    """Returns the bias of k_proj that the stored keys of the pages at ``indices`` lack in ``layers``, with
+    ``KeyBias.starts`` [layers, H, pages, D]. It is 0 for sink pages, whose keys include the bias.
+    """
+    pool = table.pool
+    assert pool.rope
+    starts = np.stack([table.positions(layer)[indices] for layer in layers])
+    bias = pool.rope.key_bias(layers, torch.from_numpy(starts))
+    for own, layer in zip(bias.starts, layers, strict=True):
+        own[:, table.kinds(pool.shape.parts[layer])[indices] != ORDINARY] = 0
+    return bias

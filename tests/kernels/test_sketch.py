@@ -6,7 +6,7 @@ from small_families import build
 
 from localctx.kernels import quant
 from localctx.kernels.cpu.selection import FEW, BiasedKeys, choose, num_candidates
-from localctx.kernels.sketch import BITS, LEAST, Sketch, best_scores, key_ranges, make_sketch
+from localctx.kernels.sketch import BITS, LEAST, KeyRanges, Sketch, best_scores, make_sketch
 from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
@@ -77,7 +77,7 @@ def test_a_bias_that_keys_lack_counts_as_if_they_had_it(turner, pages):
     heads, _, dim = bias.starts[0].shape
     keys, biases = rand(pages, heads, dim, PAGE), turner.bias_keys(0, torch.arange(pages * PAGE))
     q, made = rand(heads, 3, dim), make_sketch(keys)
-    ranges = key_ranges(keys + biases.unflatten(1, (pages, PAGE)).permute(1, 0, 3, 2))
+    ranges = KeyRanges(*make_sketch(keys + biases.unflatten(1, (pages, PAGE)).permute(1, 0, 3, 2))[1:])
     extra = torch.einsum("hqd,htd->hqt", q, biases)
     biased = BiasedKeys(q, bias._replace(starts=bias.starts[0]), ranges)
     chosen = choose(q, made, 20, 1, biased=biased)
@@ -88,7 +88,7 @@ def test_a_bias_that_keys_lack_counts_as_if_they_had_it(turner, pages):
 def test_no_key_scores_more_than_the_ranges_allow():
     q, keys = rand(2, 3, 16), rand(9, 2, 16, PAGE)
     scores = torch.einsum("hqd,nhdt->hqnt", q, keys).amax(-1)
-    assert (scores <= bounds_of(q, key_ranges(keys))).all()
+    assert (scores <= bounds_of(q, make_sketch(keys))).all()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e38])

@@ -34,8 +34,8 @@ from localctx.kernels.cpu.experts import exact_expert_blocks, multiply_experts
 from localctx.kernels.cpu.linear import exact_blocks, multiply
 from localctx.kernels.cpu.prefill import attend_chunk
 from localctx.kernels.cpu.selection import choose
+from localctx.kernels.cpu.sketch import sketch_pages
 from localctx.kernels.cpu.sparse_prefill import attend_chunk_sparsely
-from localctx.kernels.sketch import make_sketch
 
 _DIM = 8
 _RECORD, _OPEN = np.zeros(2 * _DIM * PAGE, np.float32), np.zeros((2, _DIM * PAGE), np.float32)
@@ -128,8 +128,9 @@ def warm_attention() -> None:
 
 
 def warm_selection() -> None:
-    """Compile page selection by sketches."""
-    choose(_tensor(1, 1, _DIM), make_sketch(_tensor(2, 1, _DIM, PAGE)), 2, 1)
+    """Compile sketches of pages, and page selection by them."""
+    sketch, _ = sketch_pages(*_records(), _LAYOUT)
+    choose(_tensor(1, 1, _DIM), sketch, 1, 1)
 
 
 def warm_decoding() -> None:
