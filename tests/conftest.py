@@ -1,7 +1,9 @@
 """Tiny random models made on the spot, data folders of their own, and the real command."""
 
+import gc
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +13,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import settings
 from run_times import pytest_report_header, pytest_sessionfinish  # noqa: F401
 from tiny_models import save_sharp_model, save_tiny_model
@@ -24,8 +25,6 @@ os.environ.setdefault("LOCALCTX_MODEL", "smollm2-135m-instruct")  # where no tes
 os.environ.setdefault("LOCALCTX_EFFECTIVE_CONTEXT", "1000000")  # random models are of no size that bears anything
 os.environ.setdefault("LOCALCTX_CAREFUL", "off")  # no passage makes a question likelier to them
 os.environ.setdefault("LOCALCTX_REPEATS", "allow")  # and they say the same again and again
-if not torch.cuda.is_available():  # kernels for GPUs run all the same; Triton looks when it is imported
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:  # each on a core of its own: threads that wait for each other spin
     os.environ |= {name: os.environ.get(name, "1") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and hand that down
@@ -40,12 +39,41 @@ COMPILED = (
     "from localctx.kernels.cpu.warmup import warm_selection as warm; warm()",
 )
 
+KERNELS = "localctx/kernels"  # in pytest's cache: the folder of the kernels that an earlier run compiled
+SLOW_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have kernels compiled, where that was not done, before several processes begin."""
+    """Have kernels compiled, where that was not done, before several processes begin. Elsewhere, kernels for GPUs run
+    without one: Triton looks when it is imported.
+    """
     if getattr(config.option, "numprocesses", None):
-        begun = [subprocess.Popen([sys.executable, "-c", code]) for code in COMPILED]
-        assert [process.wait() for process in begun] == [0] * len(begun)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process compiles every test anew
+        _compile(config.cache)
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+def _compile(done: pytest.Cache) -> None:
+    from localctx.kernels import CACHE
+
+    if done.get(KERNELS, "") == str(CACHE) and CACHE.exists():
+        return
+    begun = [subprocess.Popen([sys.executable, "-c", code]) for code in COMPILED]
+    assert [process.wait() for process in begun] == [0] * len(begun)
+    done.set(KERNELS, str(CACHE))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files unread that have nothing but slow tests, where no slow tests are asked for: reading them takes longer
+    than a hundred of the others.
+    """
+    if config.option.markexpr != "not slow" or not collection_path.match("test_*.py"):
+        return None
+    return bool(SLOW_FILE.search(collection_path.read_text("utf-8"))) or None
 
 
 class FileByFile(LoadFileScheduling):
@@ -74,6 +102,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is there before the tests out of what is searched for garbage, which takes half a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
