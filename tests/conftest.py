@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from parse_in_process import parsed_here  # noqa: F401
 from run_times import pytest_report_header, pytest_sessionfinish  # noqa: F401
 from tiny_models import save_sharp_model, save_tiny_model
 from window_in_process import opened, served_in_process

@@ -21,7 +21,7 @@ ENVELOPE = "From ann@example.org Mon May  4 10:00:00 2026"
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     """Reads bytes as a file of a name."""
 
     def read(data: bytes, name: str = "a.eml") -> Document:

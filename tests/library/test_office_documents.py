@@ -21,7 +21,7 @@ from localctx.store.transcript import reference
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     """Reads bytes as a file of a name."""
 
     def read(data: bytes, name: str = "document") -> Document:

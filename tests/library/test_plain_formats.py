@@ -16,7 +16,7 @@ from localctx.library.read_document import Document, read_document
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     def read(data: bytes | str, name: str) -> Document:
         (tmp_path / name).write_bytes(data.encode() if isinstance(data, str) else data)
         return read_document(str(tmp_path / name))

@@ -15,7 +15,7 @@ SLIDE = "ppt/slides/slide1.xml"
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     def read(data: bytes) -> Document:
         (tmp_path / "a.pptx").write_bytes(data)
         return read_document(str(tmp_path / "a.pptx"))

@@ -11,7 +11,7 @@ FONTS = (
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     def read(body: str, head: str = r"\ansi\ansicpg1252\deff0") -> Document:
         (tmp_path / "a.rtf").write_bytes(f"{{\\rtf1{head}{FONTS}{body}}}".encode("latin-1"))
         return read_document(str(tmp_path / "a.rtf"))

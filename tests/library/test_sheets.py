@@ -20,7 +20,7 @@ SHEET = "xl/worksheets/sheet1.xml"
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     """Reads bytes as a file of a name."""
 
     def read(data: bytes | str, name: str) -> Document:

@@ -20,7 +20,7 @@ def shown(page: str) -> str:
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     def read(data: bytes, name: str) -> Document:
         (tmp_path / name).write_bytes(data)
         return read_document(str(tmp_path / name))

@@ -8,7 +8,7 @@ from localctx.library.read_document import Document, read_document
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     def read(data: bytes) -> Document:
         (tmp_path / "a.docx").write_bytes(data)
         return read_document(str(tmp_path / "a.docx"))
