@@ -3,6 +3,7 @@
 import ast
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from repository import ROOT
@@ -53,9 +54,14 @@ def import_graph(texts: Mapping[str, tuple[str, bool]]) -> dict[str, set[str]]:
     graph = {}
     for name, (text, is_package) in texts.items():
         package = name if is_package else name.rpartition(".")[0]
-        targets = {nearest(target, texts) for target in imported(ast.walk(ast.parse(text)), package)}
+        targets = {nearest(target, texts) for target in _imported_in(text, package)}
         graph[name] = {target for target in targets if target and target != name}
     return graph
+
+
+@cache
+def _imported_in(text: str, package: str) -> tuple[str, ...]:
+    return tuple(imported(ast.walk(ast.parse(text)), package))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

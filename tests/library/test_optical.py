@@ -195,6 +195,7 @@ def test_an_untouched_file_is_not_read_again_by_any_command(home, tmp_path, tiny
 # Limits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("renewed", "code"), [("_renew(request)", 0), ("0", -signal.SIGXCPU)])
 def test_cpu_seconds_begin_anew_with_each_page(renewed, code):
     code_of_child = f"""
@@ -239,6 +240,7 @@ def test_a_child_is_killed_only_when_it_falls_silent():
         assert watch.excess == "time"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "seconds", "memory", "excess"),
     [

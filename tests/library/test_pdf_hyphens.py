@@ -1,6 +1,10 @@
 """Hyphens at the ends of lines and pages: kept where they belong to the word, dropped where the word was divided."""
 
+from collections.abc import Iterator
+from functools import cache
+
 import pytest
+import spellchecker
 from made_pdfs import drawn_pdf, lines
 from test_pdf_order import text_of
 
@@ -10,6 +14,16 @@ from localctx.library.parsers.pdf.pieces import LINE_HYPHEN
 ENGLISH = "The members of the board have read the report of the year and it is with them that the money was."
 GERMAN = "Der Mieter zahlt die monatliche Miete spätestens am dritten Werktag auf das Konto der Vermieterin."
 FRENCH = "Le locataire paie le loyer tous les mois sur le compte du propriétaire, et il ne peut pas avoir de chien."
+
+
+@pytest.fixture(autouse=True, scope="module")
+def read_once() -> Iterator[None]:
+    """The dictionary of a language is read once, not for each document."""
+    checker = cache(spellchecker.SpellChecker)
+    checker.languages = spellchecker.SpellChecker.languages  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spellchecker, "SpellChecker", checker)
+        yield
 
 
 def divided(before: str, after: str, language: str = ENGLISH, *, pages: bool = False) -> str:

@@ -127,6 +127,7 @@ def test_a_damaged_config_is_left_to_transformers(tmp_path, text):
     assert read_bert_sizes(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_vectors_are_made_without_importing_transformers(folder):
     code = """if True:
         import sys

@@ -162,6 +162,7 @@ def test_a_gpu_needs_bitsandbytes(monkeypatch):
         bitsandbytes_options("int8", GPU)
 
 
+@pytest.mark.slow
 def test_its_layers_are_placed_on_the_gpu_while_they_are_loaded():
     from localctx.models.quantized.quantizing_loaders import packing_options
 

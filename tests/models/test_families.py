@@ -18,6 +18,8 @@ from localctx.models.decoder.trial import refuse_unfit
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 PLAIN = [*(name for name in FAMILIES if name.startswith("llama")), "qwen2", "qwen3", "mistral-window"]
 WAYS = [*((name, "modules") for name in FAMILIES), *((name, "plain") for name in PLAIN)]
+QUICK = {"llama", "gemma4-shared", "gpt-oss", "mistral-window"}  # one of each kind of layer
+WAYS = [pytest.param(*way, marks=[] if way[0] in QUICK else pytest.mark.slow) for way in WAYS]
 STEPS = [1, 63, 64, 65, 100, 37, *[1] * 70]
 
 

@@ -46,6 +46,8 @@ TEMPLATES = {
     "unpack": "{% for a, b in [1] %}{% endfor %}",
 }
 
+ENDLESS = {"nested ranges", "power", "joined"}  # which take all the time that there is
+
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
@@ -53,7 +55,7 @@ def hurried(monkeypatch):
     monkeypatch.setattr(chat_template, "SECONDS", 1.0)
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("name", [pytest.param(t, marks=pytest.mark.slow if t in ENDLESS else ()) for t in TEMPLATES])
 def test_a_hostile_template_ends_in_a_sentence(name):
     def use() -> None:
         template_literals(TEMPLATES[name])
@@ -87,6 +89,7 @@ def test_threads_that_render_at_once_get_their_own():
     assert said == {i: str(i) for i in range(16)}
 
 
+@pytest.mark.slow
 def test_a_child_that_was_killed_is_started_again():
     render("x", TALK)
     chat_template._renderer()._child.kill()

@@ -122,6 +122,7 @@ def test_a_mixture_in_int8_is_near_the_full_one(tmp_path, kind):
     assert full.fingerprint("int8") != small.fingerprint("int8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "near"), [("int8", 0.06), ("nf4", 0.4)])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "granitemoe"])

@@ -35,6 +35,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "sizes", "snapshot", "token"), MODELS.values(), ids=MODELS)
 def test_bytes_of_a_snapshot_and_of_a_token_in_bf16(kind, sizes, snapshot, token):
     shape = model_shape(CONFIG_MAPPING[kind](**sizes))

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from power_cuts import failures, record
 
-pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler is installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler is installed")]
 
 
 def test_fifty_power_cuts_lose_nothing_and_damage_nothing(tmp_path):

@@ -272,6 +272,7 @@ def question(library, url, monkeypatch) -> Iterator[Callable]:
     remote_sync._remotes.clear()
 
 
+@pytest.mark.slow
 def test_a_document_that_one_machine_read_another_does_not_read(question, library, url, tmp_path):
     cold = library[2]
     first = question(tmp_path / "one", "write")
@@ -305,6 +306,7 @@ def test_the_remote_store_continues_what_is_stored_here(question, library, url, 
     assert (answer.ids, answer.reused) == (library[2].ids, len(objects(url)) * PAGE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["flipped bit in the page", "truncated"])
 def test_a_damaged_object_costs_a_note_and_is_mended(question, library, url, tmp_path, fault):
     question(tmp_path / "one", "write")

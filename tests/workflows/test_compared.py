@@ -194,6 +194,7 @@ def test_which_of_the_two_is_told_beside_a_third_document_that_does_not_say(open
     assert report["answer"].splitlines()[2:] == ["c.txt does not say it.", "Lower: b.txt."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "retrieve"])
 def test_documents_are_asked_whole_or_by_passages_and_their_pages_are_kept(open_session, leases, mode):
     files = leases(A * 40, B * 40)

@@ -85,12 +85,14 @@ def test_a_question_that_is_not_computed_is_put_to_the_other_documents(open_sess
     assert "I did not compute this" not in report["answer"]
 
 
+@pytest.mark.slow
 def test_a_question_about_one_row_is_answered_from_passages(open_session, rents):
     with open_session() as opened:
         _, report = asked(opened, "What is the best thing that Tenant 7 has?", rents)
     assert report["mode"] != "table"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "settings"),
     [("What is the total rent?", {"mode": "retrieve"}), ("What rent does Tenant 7 pay?", {})],
@@ -102,6 +104,7 @@ def test_other_questions_and_modes_are_answered_as_before(open_session, rents, q
     assert "query" not in report
 
 
+@pytest.mark.slow
 def test_rows_of_several_tables_are_said_not_to_be_computed(open_session, rents, tmp_path):
     other = tmp_path / "older.csv"
     other.write_text(rents.read_text().replace("Tenant", "Guest"))
