@@ -37,6 +37,8 @@ def write(folder: Path, name: str, first: int = 0, rivers: int = 26) -> Path:
     path.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(first, first + rivers)))
     return path
 
+FILES = 10
+
 
 class Lines(ProcessLines):
     """The JSON lines of a running ``library watch``."""
@@ -58,16 +60,16 @@ def watching(*arguments: object) -> Iterator[Lines]:
         process.kill()
 
 
-def test_twenty_files_are_ready_whatever_happens(environment, folder, localctx):
+def test_all_files_are_ready_whatever_happens(environment, folder, localctx):
     with watching(folder) as lines:
-        paths = [write(folder, f"{i}.txt", first=i) for i in range(20)]
+        paths = [write(folder, f"{i}.txt", first=i) for i in range(FILES)]
         before = {line["document"] for line in lines.wait_for("ready", 3)}
         assert psutil.Process(lines.process.pid).nice() > psutil.Process().nice()
         lines.process.send_signal(signal.SIGKILL)
     with watching() as lines:  # the folder is remembered
         asked = localctx("ask", paths[7], "How long is river 9?", "--json", "--max-tokens", 4)
         assert asked.returncode == 0, asked.stderr
-        while len(before) < 20:
+        while len(before) < FILES:
             (line,) = lines.wait_for("ready")
             assert line["document"] not in before
             before.add(line["document"])
@@ -76,7 +78,7 @@ def test_twenty_files_are_ready_whatever_happens(environment, folder, localctx):
         assert moved["why"] == str(paths[3])
         listed = localctx("library", "watch", "--list", "--json")
         (status,) = json.loads(listed.stdout)
-        assert (status["ready"], status["waiting"], status["failed"]) == (20, 0, {})
+        assert (status["ready"], status["waiting"], status["failed"]) == (FILES, 0, {})
         lines.process.send_signal(signal.SIGINT)
         assert lines.process.wait(LIMIT) == 130
         assert "stopped; the pages that were read are kept" in lines.process.stderr.read()

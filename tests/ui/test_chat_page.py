@@ -202,12 +202,7 @@ def test_hostile_texts_are_shown_and_do_nothing(window, tabs, away):
 
 
 NARROW = {"width": 390, "height": 844}
-LOOKS = {
-    "light": {},
-    "dark": {"scheme": "dark"},
-    "narrow": NARROW,
-    "narrow-dark": {**NARROW, "scheme": "dark"},
-}
+LOOKS = {"light": {}, "narrow-dark": {**NARROW, "scheme": "dark"}}  # all four are looked at by test_looks.py
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -24,7 +24,7 @@ PARTS = {
 }
 FILL = "The tenant keeps the flat clean and airs it every day, and tells the landlord at once of any damage. "
 NOVEL = "".join(
-    f"Chapter {i}\n\n{'The sea was grey, and the keeper of the light walked down to the boats. ' * 60}\n\n"
+    f"Chapter {i}\n\n{'The sea was grey, and the keeper of the light walked down to the boats. ' * 15}\n\n"
     for i in range(1, 9)
 )
 BOOK = {"1.xhtml": f"<h1>The light</h1><p>The lamp is lit by Ada Lindqvist every evening. {'It burns. ' * 120}</p>"}
