@@ -90,9 +90,10 @@ class BackgroundIndexer:
             self._thread.join()
 
     def _run(self) -> None:
-        while self._wait_for_work():
+        while self._open:
             try:
-                self._index(frozenset(self._left_out))
+                if self._wait_for_work():
+                    self._index(frozenset(self._left_out))
             except Cancelled:
                 continue  # a question or a deletion came first
             except Exception as e:

@@ -30,9 +30,14 @@ def at_work(home: Path) -> Iterator[None]:
 
 
 def is_at_work(home: Path) -> bool:
-    """Returns True while any process holds the lock of ``at_work`` for the data folder."""
-    with _opened(home / WORK) as lock:
-        return not try_lock(lock)
+    """Returns True while any process holds the lock of ``at_work`` for the data folder. A folder that does not exist is
+    used by none.
+    """
+    try:
+        with _opened(home / WORK) as lock:
+            return not try_lock(lock)
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -37,6 +37,7 @@ def write(folder: Path, name: str, first: int = 0, rivers: int = 26) -> Path:
     path.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(first, first + rivers)))
     return path
 
+
 FILES = 10
 
 

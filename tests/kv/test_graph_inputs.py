@@ -16,6 +16,8 @@ from graph_recorder import record
 from small_families import build
 
 from localctx.errors import Cancelled
+from localctx.kv import dispatch
+from localctx.kv.batches import decode_batch
 from localctx.kv.batches.graph_inputs import GraphInputs, pad_to_power_of_two
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
@@ -108,9 +110,16 @@ def test_replayed_steps_give_what_is_computed_anew(family, codec, more):
         assert torch.equal(mine, its)
 
 
-def test_replayed_steps_select_what_is_selected_anew(monkeypatch):
+@pytest.fixture
+def one_dense_layer(monkeypatch):
+    """The first layer alone sees everything, so that two layers are enough: the interpreter takes seconds for each."""
+    for module in (dispatch, decode_batch):
+        monkeypatch.setattr(module, "DENSE_LAYERS", 1)
+
+
+def test_replayed_steps_select_what_is_selected_anew(monkeypatch, one_dense_layer):
     """The second step fills a page: the third, captured, chooses four of seven pages, not three of six."""
-    model = TransformersModel(build("llama", num_hidden_layers=3).to(DEVICE, torch.bfloat16))
+    model = TransformersModel(build("llama", num_hidden_layers=2).to(DEVICE, torch.bfloat16))
     model.graphs = None
     codec, lengths, keep = "int4+hadamard", (7 * PAGE - 2,), "select:1/2"
     expected = answered(model, codec, lengths, keep)
@@ -125,9 +134,9 @@ def test_replayed_steps_select_what_is_selected_anew(monkeypatch):
         torch.testing.assert_close(mine.float(), its.float(), atol=2e-2, rtol=2e-2)
 
 
-def test_one_graph_serves_until_what_is_padded_doubles():
+def test_one_graph_serves_until_what_is_padded_doubles(one_dense_layer):
     """Replayed over two pages more, of which it chooses more, though sketches were moved meanwhile."""
-    model = TransformersModel(build("llama", num_hidden_layers=3).to(DEVICE, torch.bfloat16))
+    model = TransformersModel(build("llama", num_hidden_layers=2).to(DEVICE, torch.bfloat16))
     pool = Pool(model.shape, "int8", model.device, in_place=False, triton=True, rope=model.rope)
     seen = []
     for graphs in (None, G.GraphCache(count := Counted(DEVICE))):

@@ -10,7 +10,7 @@ from ask_in_process import PLAIN, session
 from clock import wait_until
 
 from localctx.library.search.indexing import WORDS_AT_ONCE
-from localctx.serving.background_index import BackgroundIndexer
+from localctx.serving.background_index import BackgroundIndexer, IndexStatus
 from localctx.serving.worker import EngineWorker, Queued
 from localctx.settings import load_settings
 from localctx.store.store import Store
@@ -136,6 +136,33 @@ def test_it_waits_while_a_question_is_answered(settings, home, long, worker, emb
         assert state(home, long) == (False, 0, 0)
         busy.clear()
         wait_until(lambda: state(home, long)[2] == PARAGRAPHS)
+
+
+def test_a_data_folder_that_is_not_there_has_nothing_to_index(settings, home, worker):
+    with closing(BackgroundIndexer(lambda: settings, worker)) as indexer:
+        indexer.wake()
+        wait_until(lambda: not indexer._wanted)
+        assert indexer._thread.is_alive()
+        assert indexer.status == IndexStatus()
+    assert not home.exists()
+
+
+def test_why_it_cannot_look_for_work_is_told_and_it_goes_on_when_it_is_woken(settings, home, long, worker, embedder):
+    faults = [PermissionError("the folder is closed")]
+
+    def is_busy(_: object) -> bool:
+        if faults:
+            raise faults.pop()
+        return False
+
+    embedder.gate.release(PARAGRAPHS)
+    with closing(BackgroundIndexer(lambda: settings, worker, is_busy)) as indexer:
+        indexer.wake()
+        wait_until(lambda: indexer.status.problem)
+        assert "PermissionError" in indexer.status.problem
+        indexer.wake()
+        wait_until(lambda: state(home, long)[2] == PARAGRAPHS)
+        assert indexer.status.problem == ""
 
 
 def test_it_can_be_stopped_and_goes_on_where_it_was(home, long, indexer, worker, embedder):
