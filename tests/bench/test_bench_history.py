@@ -82,6 +82,7 @@ def test_rows_are_engines_over_time(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_picture_of_one_run_and_of_many(tmp_path):
     for _ in range(3):
         append_run(tmp_path, report())

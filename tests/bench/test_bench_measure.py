@@ -34,6 +34,7 @@ def test_engines_take_turns_on_the_same_tokens():
 seconds = st.floats(0.001, 1000)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(*[st.lists(seconds, min_size=n, max_size=n)] * 2)))
 def test_rows_are_medians_of_rounds_and_how_far_these_differ(times):
     fakes = Fakes()

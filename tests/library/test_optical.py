@@ -228,6 +228,7 @@ print(resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLI
     assert resource.getrlimit(resource.RLIMIT_AS)[0] != 1 << 30
 
 
+@pytest.mark.slow
 def test_a_child_is_killed_only_when_it_falls_silent():
     with start_python("import time; time.sleep(60)") as child:
         watch = ChildWatch(child, 1)

@@ -109,6 +109,7 @@ def test_what_a_gpu_multiplies_by_is_near_the_weights(packing, monkeypatch, weig
     torch.testing.assert_close(got, torch.cat(one_by_one))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MIXTURES)
 def test_a_mixture_in_int8_is_near_the_full_one(tmp_path, kind):
     folder = save(mixture(kind), tmp_path)

@@ -50,6 +50,7 @@ def is_of_the_text(name: str) -> bool:
     return not any(tower in name for tower in ("vis", "multi_modal", "projector"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("towers", ["absent", "garbage"])
 def test_towers_do_not_matter(saved, tmp_path, towers):
     kind, folder, _ = saved
@@ -99,6 +100,7 @@ def test_weights_of_towers_are_not_read(saved, monkeypatch):
     assert all(map(is_of_the_text, names))
 
 
+@pytest.mark.slow
 def test_a_plan_counts_the_text_alone(saved):
     folder = saved[1]
     model, size = load(folder), sizing_of(folder / "config.json", torch.float16)
