@@ -66,7 +66,7 @@ def test_pages_of_a_pdf_by_their_labels_and_headings_from_its_outline(read):
     assert document.row.encoding == "pdf"
 
 
-def test_lines_end_in_newlines_and_nothing_unprintable_is_left(read):
+def test_lines_end_in_newlines_and_nothing_unprintable_is_left(parsed_here, read):
     document = read(pdf(["first\nsecond exam-\nple\x00\x02 end" + " and more" * 9]))
     assert document.text == "first\nsecond example end" + " and more" * 9
 
@@ -76,11 +76,11 @@ def test_a_pdf_without_text_is_named_as_scanned(read):
     assert refused(read, pdf(["", ""])) == "document has 2 pages but no text: it is scanned"
 
 
-def test_a_pdf_whose_fonts_have_no_letters_is_refused_as_such(read):
+def test_a_pdf_whose_fonts_have_no_letters_is_refused_as_such(parsed_here, read):
     assert "do not say which letters" in refused(read, pdf(["\x01\x02\x03\x04 a few \x05\x06\x07"] * 2), ocr="off")
 
 
-def test_a_pdf_with_a_password_is_named_as_such(read):
+def test_a_pdf_with_a_password_is_named_as_such(parsed_here, read):
     locked = "/Encrypt<</Filter/Standard/V 1/R 2/P -4/O(" + "o" * 32 + ")/U(" + "u" * 32 + ")>>/ID[(a)(a)]"
     assert refused(read, pdf(["secret"], trailer=locked)) == "document is a PDF with a password"
 
@@ -107,7 +107,7 @@ def test_ten_thousand_pages_are_read_and_can_be_stopped_within_a_second(read):
 # Web pages
 
 
-def test_a_web_page_is_its_visible_text_in_order(read):
+def test_a_web_page_is_its_visible_text_in_order(parsed_here, read):
     page = """<!doctype html><html><head><title>Not this</title><style>p {}</style></head><body>
     <script>if (a<b) no()</script><nav>Menu</nav><h1>All <em>rivers</em></h1>
     <p>One   two<br>three &amp; four.</p><div>Five</div><div hidden>no</div><p style="display: none">no</p>
@@ -122,7 +122,7 @@ def test_a_web_page_is_its_visible_text_in_order(read):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1251"])
-def test_a_web_page_in_another_encoding(read, encoding):
+def test_a_web_page_in_another_encoding(parsed_here, read, encoding):
     declared = '<meta charset="windows-1251">' if encoding == "cp1251" else ""
     assert read(f"<html>{declared}<p>Реки</p></html>".encode(encoding)).text == "Реки"
 
@@ -142,7 +142,7 @@ def test_tags_in_a_text_or_a_text_called_html_stay_as_they_are(read, name, text)
 # Word
 
 
-def test_a_word_document_with_headings_tables_and_breaks(read):
+def test_a_word_document_with_headings_tables_and_breaks(parsed_here, read):
     import docx as python_docx
 
     made = python_docx.Document()
@@ -162,7 +162,7 @@ def test_a_word_document_with_headings_tables_and_breaks(read):
     assert not parts(document, "page")
 
 
-def test_what_is_inserted_boxed_or_noted_is_read_and_what_is_struck_out_is_not(read):
+def test_what_is_inserted_boxed_or_noted_is_read_and_what_is_struck_out_is_not(parsed_here, read):
     body = f"""<w:document {NAMESPACE}><w:body><w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr>
     <w:r><w:t>kept</w:t></w:r><w:del><w:r><w:delText> struck</w:delText></w:r></w:del>
     <w:ins><w:r><w:t xml:space="preserve"> inserted</w:t></w:r></w:ins>
@@ -177,14 +177,14 @@ def test_what_is_inserted_boxed_or_noted_is_read_and_what_is_struck_out_is_not(r
 # EPUB
 
 
-def test_chapters_of_a_book_in_the_order_of_its_spine(read):
+def test_chapters_of_a_book_in_the_order_of_its_spine(parsed_here, read):
     book = epub({"z.xhtml": "<h1>One</h1><p>first</p>", "a b.xhtml": "<h2>Two</h2><p>second</p>"})
     document = read(book, "book.zip")
     assert document.text == "One\n\nfirst\n\nTwo\n\nsecond"
     assert parts(document, "heading") == [("One", "One\n\nfirst\n\n"), ("Two", "Two\n\nsecond")]
 
 
-def test_a_locked_book_is_named_as_such_but_locked_fonts_are_none_of_our_business(read):
+def test_a_locked_book_is_named_as_such_but_locked_fonts_are_none_of_our_business(parsed_here, read):
     def locked(name: str) -> bytes:
         return epub({"a.xhtml": "text"}, {"META-INF/encryption.xml": f'<e><CipherReference URI="OEBPS/{name}"/></e>'})
 
@@ -222,7 +222,7 @@ def test_a_wrong_extension_is_read_as_what_it_is(read, name):
         (b"\x1f\x8b\x08" + bytes(50), "compressed"),
     ],
 )
-def test_what_is_no_document_here_is_named(read, data, problem):
+def test_what_is_no_document_here_is_named(parsed_here, read, data, problem):
     assert refused(read, data).startswith(f"document is {problem}")
 
 

@@ -24,7 +24,7 @@ edge = st.integers(0, GRID)
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path, parsed_here):
     def read(data: bytes):
         (tmp_path / "a.pdf").write_bytes(data)
         return read_document(str(tmp_path / "a.pdf"))
