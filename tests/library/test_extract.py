@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from localctx.library.citations.summary_sentences import MAX_WORDS, MIN_SUMMARY, OVER, extract
+from localctx.library.citations.summary_sentences import MAX_WORDS, MIN_SUMMARY, OVER, extract, key_sentences
+from localctx.library.outline import outline
 from localctx.library.wording.repeated_sentences import ends_in_repeats, repeats, without_repeated_sentences
 from localctx.library.wording.sentences import sentences
 from localctx.library.wording.words import split_words
@@ -47,6 +48,76 @@ def test_a_short_text_is_not_given_whole():
 def test_texts_without_sentences_are_given_as_they_are(text):
     assert all(text[start:end].strip() for start, end in extract(text, 250))
     assert bool(extract(text, 250)) == bool(text.strip())
+
+
+LICENCE = """This e-book may be copied under the terms of the licence of its publisher. Any royalty is due to the owner
+of the trademark. The work is given without warranty of any kind. Copyright of the edition stays with its publisher. """
+BOOK = f"""The Book of the Mill
+
+{LICENCE}
+
+*** START OF THE PROJECT GUTENBERG EBOOK THE MILL ***
+
+Produced by two people who read the proofs of the whole edition with care.
+
+CHAPTER I: THE MILLER
+The miller Ansgar Holt bought the old mill at the weir from the heirs of the Duke.
+{FILLER}
+
+CHAPTER II: THE WEIR
+The weir broke in the spring and Ansgar Holt lost the wheel of the mill to the river. {FILLER * 2}
+
+CHAPTER III: THE SALE
+At last the miller sold the mill to the town, which turned the house into a school.
+
+*** END OF THE PROJECT GUTENBERG EBOOK THE MILL ***
+
+{LICENCE * 5}"""
+
+
+def told(text: str, count: int = 3) -> list[str]:
+    return [text[start:end] for start, end in key_sentences(text, count, outline(text, []))]
+
+
+def test_key_sentences_are_from_all_of_the_book_and_not_from_its_licence():
+    first, _, last = told(BOOK)
+    assert first.startswith("The miller Ansgar Holt bought the old mill")
+    assert last.startswith("At last the miller sold the mill")
+    assert not any(word in sentence for sentence in told(BOOK) for word in ("copied", "trademark", "warranty"))
+
+
+def test_a_licence_is_left_out_without_the_marks_of_a_publisher():
+    plain = BOOK.replace("PROJECT GUTENBERG", "NEW")
+    assert "licence" in " ".join(plain[a:b] for a, b in sentences(plain, 0, len(plain)))
+    for found in (told(plain), read(plain, 120)):
+        assert not any(word in sentence for sentence in found for word in ("royalty", "warranty", "publisher"))
+
+
+def test_what_a_licence_says_is_told_of_a_licence():
+    assert "licence" in " ".join(told(LICENCE))
+
+
+def test_what_every_page_repeats_is_told_of_none():
+    page = "The river was at its usual level on page {}, and the weather was dry with light wind from the west.\n"
+    pages = [page.format(i) + f"{body}\n\n" for i, body in enumerate(SAID_ONCE)]
+    assert set(told("".join(pages), 4)) == set(SAID_ONCE)
+
+
+SAID_ONCE = [
+    "The inspection found the structure of the weir sound, with three defects.",
+    "Erosion has undercut the left bank over a length of thirty metres.",
+    "Oak from the forest of the Duke was used for the new gate of the lock.",
+    "Work on the crest of the dam is to begin in September of the same year.",
+]
+
+
+def test_a_key_sentence_does_not_begin_with_the_words_of_its_heading():
+    assert all(not sentence.startswith("CHAPTER") for sentence in told(BOOK))
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "Title\n\n- one\n- two"])
+def test_nothing_is_told_of_a_text_without_sentences(text):
+    assert told(text) == []
 
 
 RIVERS = "River 3 is 111 km long here. River 4 is 148 km long here."

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from localctx.engine.events import Progress
 from localctx.errors import Cancelled, ModelError, UserError
 from localctx.library.add import Added
+from localctx.library.outline import outline
 from localctx.models.hub.resolve import check_known
 from localctx.serving.worker import EngineWorker, SessionJob
 from localctx.settings import Settings
-from localctx.store.documents import Documents, Span
+from localctx.store.documents import Span
 from localctx.store.process_locks import at_work
 from localctx.ui.job_events import error_text
 from localctx.workflows.ahead.suggested_questions import Candidates, SuggestedQuestions
-from localctx.workflows.ahead.topics import headings_below
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
@@ -273,21 +273,15 @@ def _adding(path: str) -> SessionJob:
     return job
 
 
-def _headings(documents: Documents, document: str) -> list[Span]:
-    """Returns ``headings_below`` of a document, without the signs of Markdown that may stand before their words."""
-    text = documents.text(document)
-    headings = headings_below(documents.spans(document))
-    starts = [max(h.start, text.find(h.label, h.start, h.end)) for h in headings]
-    return [replace(h, start=at, end=at + len(h.label)) for h, at in zip(headings, starts, strict=True)]
-
-
 def _describing(documents: Sequence[str], until: str) -> SessionJob:
     def job(session: "Session") -> Generator[Any, None, None]:
         stored = session.store.documents
         for document in filter(stored.has, documents):
             row = stored.find(document)
             part, parts = stored.count_parts(row.id)
-            yield ReadDocument(row.id, row.name, row.id, part, parts, row.chars, _headings(stored, row.id))
+            yield ReadDocument(
+                row.id, row.name, row.id, part, parts, row.chars, outline(stored.text(row.id), stored.spans(row.id))
+            )
         yield session.workflows.readiness.candidates(documents, until)
 
     return job

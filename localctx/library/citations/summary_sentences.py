@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from localctx.library.citations.cite import TextRange
+from localctx.library.citations.main_text import main_sentences
 from localctx.library.wording.repeated_sentences import repeats
-from localctx.library.wording.sentences import ENDS, sentences
+from localctx.library.wording.sentences import ENDS
 from localctx.library.wording.words import split_words
+from localctx.store.documents import Span
 from localctx.store.search_words import COMMON_WORDS
 
 MIN_WORDS, MAX_WORDS = 10, 60  # words of a sentence that can be chosen
@@ -25,23 +27,55 @@ OVER = 8  # words by which the last sentence may exceed the wanted number
 SHARE = 3  # the summary is at most a third of the text
 MIN_SUMMARY = 40  # words, if the text has as many
 WEIGHTS = {"names": 1.0, "frequency": 0.25, "speech": -1.0, "first_person": -0.5}
+KEY_WEIGHTS = {"alone": 3.0, "first": 2.0, "paragraph": 0.5}
+MAX_KEY_WORDS = 40  # words of a key sentence
 SPREAD, REDUNDANCY = 1.5, 1.5  # penalties for a part already chosen from, and for words already said
 
 _NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w'’]*[a-z]")  # noqa: RUF001
 _SPEECH = re.compile(r"[\"“”«»„]")
 _FIRST_PERSON = re.compile(r"\b(I|me|my|mine|we|us|our|you|your)\b")
 
+_ITSELF = "agreement|article|book|contract|document|guide|lease|letter|manual|paper|policy|report|story|study"
+_REFERS = re.compile(
+    rf"^(?:he|she|it|they|this(?! (?:{_ITSELF})\b)|that|these|those|his|her|their|its|such|there|then|so|and|but|or|"
+    r"yet|for instance|for example|however|therefore|thus|hence|moreover|furthermore|also|instead|of course|here|once|"
+    r"(?:as|when) (?:he|she|it|they)|after (?:this|that)|[ai][tn] (?:this|that|these)|if not|otherwise)\b"
+    r"|[\t<>{}|\u2022]",
+    re.IGNORECASE,
+)
 
-def extract(text: str, words: int) -> list[TextRange]:
-    """Returns the ranges of sentences of ``text`` with about ``words`` words in total, in text order.
+
+def extract(text: str, words: int, headings: Sequence[Span] = ()) -> list[TextRange]:
+    """Returns the ranges of sentences of the main text of ``text`` with about ``words`` words in total, in text order.
 
     A short text is not repeated whole: the summary has at most a third of the words of the text, or MIN_SUMMARY words.
     """
-    ranges = list(sentences(text, 0, len(text)))
-    found = [_Sentence.of(text, a, b) for a, b in ranges]
-    candidates = [s for s in found if s.is_prose] or [s for s in found if s.words] or found
+    candidates = _candidates(text, headings)
     budget = min(words, max(MIN_SUMMARY, sum(len(s.words) for s in candidates) // SHARE))
     return sorted((s.start, s.end) for s in _select(candidates, _scores(candidates), budget, len(text)))
+
+
+def key_sentences(text: str, count: int, headings: Sequence[Span] = ()) -> list[TextRange]:
+    """Returns the ranges of up to ``count`` sentences that tell what ``text`` is about, in text order: the best one of
+    each of as many parts of the text. A sentence that cannot be understood alone is taken only if there is no other.
+    """
+    found = [s for s in _candidates(text, headings) if s.is_prose]
+    scores = _scores(found) + [KEY_WEIGHTS["alone"] * s.stands_alone + _lead(text, s, i) for i, s in enumerate(found)]
+    parts = [i * count // len(found) for i in range(len(found))]
+    best = [max((i for i, p in enumerate(parts) if p == part), key=scores.__getitem__) for part in sorted(set(parts))]
+    return [(found[i].start, found[i].end) for i in best]
+
+
+def _lead(text: str, sentence: "_Sentence", number: int) -> float:
+    """Returns the score of a sentence for its place: the first ones of the text, and of a paragraph, tell its topic."""
+    begins = text[max(0, sentence.start - 2) : sentence.start].count("\n") == 2
+    return KEY_WEIGHTS["first"] / (1 + number) + KEY_WEIGHTS["paragraph"] * begins
+
+
+def _candidates(text: str, headings: Sequence[Span]) -> list["_Sentence"]:
+    """Returns the sentences of the main text that can be chosen: complete ones, or else any with words."""
+    found = [_Sentence.of(text, a, b) for a, b in main_sentences(text, headings)]
+    return [s for s in found if s.is_prose] or [s for s in found if s.words] or found
 
 
 @dataclass(frozen=True)
@@ -62,6 +96,14 @@ class _Sentence:
         """True for a complete sentence of usual length; False for headings, rows and lists."""
         ends = self.text.rstrip("\"'”’)]»")[-1:] in ENDS  # noqa: RUF001
         return ends and MIN_WORDS <= len(self.words) <= MAX_WORDS
+
+    @property
+    def stands_alone(self) -> bool:
+        """True if the sentence needs no other one to be understood, and is neither speech, a question nor a list."""
+        is_said = _SPEECH.search(self.text) or _FIRST_PERSON.search(self.text) or self.text.endswith("?")
+        return (
+            self.text[0].isupper() and len(self.words) <= MAX_KEY_WORDS and not (is_said or _REFERS.search(self.text))
+        )
 
     @property
     def content(self) -> list[str]:

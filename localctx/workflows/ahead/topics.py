@@ -3,21 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from localctx.library.outline import outline
 from localctx.store.documents import Span
 
 MIN_BODY = 40  # characters; a heading with less text below it is not asked about
 MAX_WORDS = 7
-TITLED = 2  # headings; if there are more, a heading at the very beginning is the document's title
-MAX_HEADING = 70  # characters
 MAX_ABBREVIATION = 4  # letters; a longer word in capitals is no abbreviation
 
 _NUMBER = r"(?:§\s*)?(?:\d{1,3}(?:\.\d{1,3})*|[IVXLC]{1,6}|[A-Z])[.):]?"
 _PART = "chapter|section|article|clause|part|schedule|appendix|annex|kapitel|abschnitt|artikel|chapitre|capítulo"
-_NUMBERED = re.compile(
-    rf"^[ \t]*(?:(?:{_PART})\s+)?"
-    rf"(?:{_NUMBER})\s*[-\u2013\u2014:.]?\s+(?P<title>[^\W\d_][^\n]{{1,{MAX_HEADING}}})$",
-    re.IGNORECASE | re.MULTILINE,
-)
 _RUN_IN = re.compile(
     rf"^[ \t]*(?:(?:{_PART})\s+)?(?:{_NUMBER})[ \t]+(?P<title>[^\W\d_][^\n.:]{{1,40}})"
     r"[.:][ \t]+(?=[A-Z\u201c\"])",
@@ -44,30 +38,19 @@ def find_topics(text: str, spans: Sequence[Span]) -> list[str]:
     """Returns the topics that the headings of ``text`` name, in order, without numbers. Headings with little text below
     them are left out, and so are headings of any kind of document, such as "Introduction".
     """
-    marked = headings_below([span for span in spans if span.start < len(text)], len(text) - len(text.lstrip()))
+    marked = outline(text, [span for span in spans if span.start < len(text)])
     found = [(span.label, span.end - span.start - len(span.label)) for span in marked]
-    names = found if len(found) > 1 else list(_numbered_lines(text))
+    names = found if len(found) > 1 else list(_run_in(text))
     topics = (_topic(label) for label, body in names if body >= MIN_BODY)
     return list(dict.fromkeys(filter(None, topics)))
 
 
-def headings_below(spans: Sequence[Span], begins: int = 0) -> list[Span]:
-    """Returns the spans of a document's headings, without its title. ``begins`` is where its text begins, after blank
-    characters.
+def _run_in(text: str) -> Iterator[tuple[str, int]]:
+    """Finds numbered titles that stand before a sentence (``1. Rent. The rent is``). Yields each title with the number
+    of characters up to the next title.
     """
-    found = [span for span in spans if span.kind == "heading"]
-    return found[1:] if len(found) > TITLED and found[0].start <= begins else found
-
-
-def _numbered_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Finds numbered titles in a text without marked headings, such as the text of a PDF. Yields each title with the
-    number of characters up to the next title. A title is a line of its own, or stands before a sentence (``1. Rent. The
-    rent is``).
-    """
-    matches = [m for m in _NUMBERED.finditer(text) if m["title"].strip()[-1:] not in ".,;:"]
-    run_in = list(_RUN_IN.finditer(text))
-    found = max(matches, run_in, key=len)
-    ends = [*(m.start() for m in found[1:]), len(text)]
+    found = list(_RUN_IN.finditer(text))
+    ends = [*(match.start() for match in found[1:]), len(text)]
     for match, end in zip(found, ends, strict=False):
         yield match["title"].strip(), end - match.end("title")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from localctx.library.citations.cite import Citation
 from localctx.library.citations.summary_sentences import extract
+from localctx.library.outline import outline
 from localctx.library.search.sections import section_at
 from localctx.store.documents import StoredDocument, labels, part_labels
 from localctx.workflows.summary_method import extract_words
@@ -24,7 +25,7 @@ def extract_summary(document: StoredDocument, task: SummaryTask) -> dict[str, An
     (row, text, spans), before = document, "- " if task.style == "bullets" else ""
     page, heading = part_labels(spans), labels(spans, "heading")
     summary, citations = "", list[dict[str, Any]]()
-    for start, end in extract(text, extract_words(task.length)):
+    for start, end in extract(text, extract_words(task.length), outline(text, spans)):
         summary += ("\n" if before else " ") * bool(summary) + before + " ".join(text[start:end].split())
         cited = Citation(row.id, row.name, page(start), heading(start), start, end, text[start:end], "passage", 1.0)
         citations.append({**asdict(cited), "at": len(summary)})

@@ -1,0 +1,84 @@
+"""Finds the sentences of a document's main text. Repeated sentences, licences and notes on the edition are left out.
+
+They are recognized by what they have in common, not by their publisher: the same words again, addresses, capitals, and
+words of licences, which stand close together. Texts of Project Gutenberg also mark where the book begins and ends.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from localctx.library.citations.cite import TextRange
+from localctx.library.wording.sentences import sentences
+from localctx.library.wording.words import split_words
+from localctx.store.documents import Span
+
+LONG = 12  # words; sentences of this length are nearly the same if they begin or end with the same half
+NEAR = 20  # sentences before and after a sentence, among which words of licences are counted
+DENSE = 0.15  # share of the sentences near by with words of licences, from which all of them are left out
+MOST = 0.5  # share of all sentences; if more would be left out, licences are what the document is about
+_NUMBERS = re.compile(r"\d+")
+_BEGINS = re.compile(r"^\W*START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK[^\n]*$", re.MULTILINE)
+_ENDS = re.compile(r"^\W*END OF (?:THE |THIS )?PROJECT GUTENBERG[^\n]*$", re.MULTILINE | re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://|\bwww\.\w|\w@\w+\.\w|\bISBN\b")
+_LICENCE = re.compile(
+    r"\b(?:copyright(?:ed|s)?|licen[cs](?:e|es|ed|ee|ees|or|ing)|all rights reserved|trademarks?|royalt(?:y|ies)|"
+    r"permission is granted|public domain|warrant(?:y|ies)|redistribut\w+|without charge|refund|e-?text|"
+    r"transcri(?:bed|ber)\b.*\bedition|proofread\w*|(?:printed|published) (?:by|in the)|cover texts?)\b|\u00a9",
+    re.IGNORECASE,
+)
+
+
+def main_sentences(text: str, headings: Sequence[Span] = ()) -> list[TextRange]:
+    """Returns the ranges of the sentences of the main text, in order. If nothing else remains, all sentences are
+    returned. A sentence begins after a heading, and not with its words.
+    """
+    found = [part for start, end in _parts(text, headings) for part in sentences(text, start, end)]
+    left = [found[i] for i in np.flatnonzero(~(_outside(text, found) | _repeated(text, found)))]
+    return left or found
+
+
+def _parts(text: str, headings: Sequence[Span]) -> Iterator[TextRange]:
+    """Yields the ranges of ``text`` between which no sentence continues."""
+    cuts = {
+        cut for h in headings for cut in (h.start, h.start + len(h.label)) if text[h.start : h.end].startswith(h.label)
+    }
+    yield from pairwise(sorted({0, len(text), *cuts}))
+
+
+def _outside(text: str, found: Sequence[TextRange]) -> np.ndarray:
+    """Returns which sentences [n] are outside of the main text: before its beginning, after its end, in capitals, or
+    among the words of a licence.
+    """
+    begins, ends = _BEGINS.search(text), _ENDS.search(text)
+    first, last = begins.end() if begins else 0, ends.start() if ends else len(text)
+    marked = np.array([not first <= start <= end <= last for start, end in found], bool)
+    legal = np.array([_is_formal(text[start:end]) for start, end in found], bool)
+    near = np.convolve(legal, np.ones(2 * NEAR + 1), "same") if len(found) > 2 * NEAR else legal * 1.0
+    dense = near >= DENSE * (2 * NEAR + 1)
+    return marked | ((legal | dense) if (legal | dense).sum() <= MOST * len(found) else np.zeros(len(found), bool))
+
+
+def _is_formal(sentence: str) -> bool:
+    letters = [c for c in sentence if c.isalpha()]
+    in_capitals = 2 * sum(c.isupper() for c in letters) > len(letters)
+    return in_capitals or bool(_ADDRESS.search(sentence) or _LICENCE.search(sentence))
+
+
+def _repeated(text: str, found: Sequence[TextRange]) -> np.ndarray:
+    """Returns which sentences [n] come again nearly word for word; numbers may differ."""
+    keys = [set(_keys(_NUMBERS.sub("0", text[start:end]))) for start, end in found]
+    counts = Counter(key for own in keys for key in own)
+    return np.array([any(counts[key] > 1 for key in own) for own in keys], bool)
+
+
+def _keys(sentence: str) -> Iterator[tuple[str, ...]]:
+    """Yields what a sentence has in common with sentences that are nearly the same: its words, or either half."""
+    words = split_words(sentence)
+    yield tuple(words)
+    if len(words) >= LONG:
+        yield ("begins", *words[: len(words) // 2])
+        yield ("ends", *words[len(words) // 2 :])
