@@ -27,7 +27,8 @@ _ADDRESS = re.compile(r"https?://|\bwww\.\w|\w@\w+\.\w|\bISBN\b")
 _LICENCE = re.compile(
     r"\b(?:copyright(?:ed|s)?|licen[cs](?:e|es|ed|ee|ees|or|ing)|all rights reserved|trademarks?|royalt(?:y|ies)|"
     r"permission is granted|public domain|warrant(?:y|ies)|redistribut\w+|without charge|refund|e-?text|"
-    r"transcri(?:bed|ber)\b.*\bedition|proofread\w*|(?:printed|published) (?:by|in the)|cover texts?)\b|\u00a9",
+    r"proofread\w*|(?:printed|published) (?:by|in the)|cover texts?)\b|\u00a9"
+    r"|^\W*(?:e-?book|e-?text|produced|prepared|transcribed|scanned|digiti[sz]ed)\b.*\b(?:by|from)\b",
     re.IGNORECASE,
 )
 
