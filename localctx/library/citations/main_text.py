@@ -19,7 +19,7 @@ from localctx.store.documents import Span
 LONG = 12  # words; sentences of this length are nearly the same if they begin or end with the same half
 NEAR = 20  # sentences before and after a sentence, among which words of licences are counted
 DENSE = 0.15  # share of the sentences near by with words of licences, from which all of them are left out
-MOST = 0.5  # share of all sentences; if more would be left out, licences are what the document is about
+MOST = 0.5  # share of the sentences; if more have words of licences, licences are what the document is about
 _NUMBERS = re.compile(r"\d+")
 _BEGINS = re.compile(r"^\W*START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK[^\n]*$", re.MULTILINE)
 _ENDS = re.compile(r"^\W*END OF (?:THE |THIS )?PROJECT GUTENBERG[^\n]*$", re.MULTILINE | re.IGNORECASE)
@@ -38,8 +38,13 @@ def main_sentences(text: str, headings: Sequence[Span] = ()) -> list[TextRange]:
     returned. A sentence begins after a heading, and not with its words.
     """
     found = [part for start, end in _parts(text, headings) for part in sentences(text, start, end)]
-    left = [found[i] for i in np.flatnonzero(~(_outside(text, found) | _repeated(text, found)))]
-    return left or found
+    left = _without(found, _outside(text, found) | _repeated(text, found)) or found
+    formal = _formal(text, left)
+    return _without(left, formal) if formal.sum() <= MOST * len(left) else left
+
+
+def _without(found: Sequence[TextRange], left_out: np.ndarray) -> list[TextRange]:
+    return [part for part, out in zip(found, left_out, strict=True) if not out]
 
 
 def _parts(text: str, headings: Sequence[Span]) -> Iterator[TextRange]:
@@ -51,16 +56,18 @@ def _parts(text: str, headings: Sequence[Span]) -> Iterator[TextRange]:
 
 
 def _outside(text: str, found: Sequence[TextRange]) -> np.ndarray:
-    """Returns which sentences [n] are outside of the main text: before its beginning, after its end, in capitals, or
-    among the words of a licence.
-    """
+    """Returns which sentences [n] stand before the mark of the text's beginning, or after that of its end."""
     begins, ends = _BEGINS.search(text), _ENDS.search(text)
     first, last = begins.end() if begins else 0, ends.start() if ends else len(text)
-    marked = np.array([not first <= start <= end <= last for start, end in found], bool)
-    legal = np.array([_is_formal(text[start:end]) for start, end in found], bool)
-    near = np.convolve(legal, np.ones(2 * NEAR + 1), "same") if len(found) > 2 * NEAR else legal * 1.0
-    dense = near >= DENSE * (2 * NEAR + 1)
-    return marked | ((legal | dense) if (legal | dense).sum() <= MOST * len(found) else np.zeros(len(found), bool))
+    return np.array([not first <= start <= end <= last for start, end in found], bool)
+
+
+def _formal(text: str, found: Sequence[TextRange]) -> np.ndarray:
+    """Returns which sentences [n] are in capitals, have words of a licence, or stand among sentences with such words."""
+    formal = np.array([_is_formal(text[start:end]) for start, end in found], bool)
+    if len(found) <= 2 * NEAR:
+        return formal
+    return formal | (np.convolve(formal, np.ones(2 * NEAR + 1), "same") >= DENSE * (2 * NEAR + 1))
 
 
 def _is_formal(sentence: str) -> bool:
