@@ -19,7 +19,7 @@ from localctx.store.documents import Span
 LONG = 12  # words; sentences of this length are nearly the same if they begin or end with the same half
 NEAR = 20  # sentences before and after a sentence, among which words of licences are counted
 DENSE = 0.15  # share of the sentences near by with words of licences, from which all of them are left out
-MOST = 0.5  # share of the sentences; if more have words of licences, licences are what the document is about
+MOST = 0.5  # share of the characters; if more are of licences, licences are what the document is about
 _NUMBERS = re.compile(r"\d+")
 _BEGINS = re.compile(r"^\W*START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK[^\n]*$", re.MULTILINE)
 _ENDS = re.compile(r"^\W*END OF (?:THE |THIS )?PROJECT GUTENBERG[^\n]*$", re.MULTILINE | re.IGNORECASE)
@@ -39,8 +39,8 @@ def main_sentences(text: str, headings: Sequence[Span] = ()) -> list[TextRange]:
     """
     found = [part for start, end in _parts(text, headings) for part in sentences(text, start, end)]
     left = _without(found, _outside(text, found) | _repeated(text, found)) or found
-    formal = _formal(text, left)
-    return _without(left, formal) if formal.sum() <= MOST * len(left) else left
+    formal, lengths = _formal(text, left), np.array([end - start for start, end in left], int)
+    return _without(left, formal) if lengths[formal].sum() <= MOST * lengths.sum() else left
 
 
 def _without(found: Sequence[TextRange], left_out: np.ndarray) -> list[TextRange]:
@@ -63,7 +63,7 @@ def _outside(text: str, found: Sequence[TextRange]) -> np.ndarray:
 
 
 def _formal(text: str, found: Sequence[TextRange]) -> np.ndarray:
-    """Returns which sentences [n] are in capitals, have words of a licence, or stand among sentences with such words."""
+    """Returns which sentences [n] are in capitals, or have words of a licence, or stand among such sentences."""
     formal = np.array([_is_formal(text[start:end]) for start, end in found], bool)
     if len(found) <= 2 * NEAR:
         return formal

@@ -37,10 +37,10 @@ _FIRST_PERSON = re.compile(r"\b(I|me|my|mine|we|us|our|you|your)\b")
 
 _ITSELF = "agreement|article|book|contract|document|guide|lease|letter|manual|paper|policy|report|story|study"
 _REFERS = re.compile(
-    rf"^(?:he|she|it|they|this(?! (?:{_ITSELF})\b)|that|these|those|his|her|their|its|such|there|then|so|and|but|or|"
-    r"yet|for instance|for example|however|therefore|thus|hence|moreover|furthermore|also|instead|of course|here|once|"
-    r"(?:as|when) (?:he|she|it|they)|after (?:this|that)|[ai][tn] (?:this|that|these)|if not|otherwise)\b"
-    r"|[\t<>{}|\u2022]",
+    rf"^(?:we|our|my|you|your|he|she|it|they|this(?! (?:{_ITSELF})\b)|that|these|those|his|her|their|its|such|there|"
+    r"then|so|and|but|or|yet|for instance|for example|however|therefore|thus|hence|moreover|furthermore|also|instead|"
+    r"of course|here|once|(?:as|when) (?:he|she|it|they)|after (?:this|that)|[ai][tn] (?:this|that|these)|if not|"
+    r"otherwise)\b|[\t<>{}|\u2022]",
     re.IGNORECASE,
 )
 
