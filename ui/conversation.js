@@ -6,10 +6,11 @@ const act = (value) => {
 }
 
 document.addEventListener('click', (event) => {
-  const button = event.target.closest('#conversation :is([data-action], [data-do])')
+  const button = event.target.closest(':is(#conversation, #suggestions) :is([data-action], [data-do], [data-asks])')
   if (!button) return
   wanted = button.dataset.key
   if (button.dataset.action) act(button.dataset.action)
+  else if (button.dataset.asks) act(`ask ${button.dataset.asks}`)
   else if (button.dataset.do === 'copy') copy(button)
   else if (button.dataset.do === 'edit') edit(button)
   else if (button.dataset.do === 'open') document.querySelector('#question input[type=file]')?.click()
@@ -38,8 +39,8 @@ asked.innerHTML = '<div class="lc-asked"></div>'
 const showSent = (event) => {
   const box = document.querySelector('#question textarea'), button = event.target.closest('#question .submit-button')
   const enter = event.key === 'Enter' && !event.shiftKey && !event.isComposing && event.target === box
-  const suggested = event.type === 'click' && event.target.closest('#suggestions button')
-  const text = (suggested ? suggested.innerText : enter || button ? box.value : '').trim()
+  const suggested = event.type === 'click' && event.target.closest('[data-asks]')
+  const text = (suggested ? suggested.dataset.asks : enter || button ? box.value : '').trim()
   if (!text || !document.querySelector('#question .submit-button:enabled')) return
   asked.firstChild.textContent = text
   conversation().append(asked)

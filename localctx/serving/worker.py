@@ -39,7 +39,7 @@ The coroutine yields events for the job's EventStream, and forward requests for 
 @dataclass(frozen=True)
 class Queued:
     """An event that an EventStream yields while the job has no new event. ``position`` is the job's place in the queue,
-    from 1, or 0 when it runs.
+    from 1, or 0 when it runs or waits only for jobs that yield to it.
     """
 
     position: int
@@ -159,9 +159,15 @@ class EngineWorker:
         return stream
 
     def queue_position(self, stream: EventStream) -> int:
-        """Returns the place of a stream's job in the queue, from 1; 0 if the job runs or has ended."""
+        """Returns the place of a stream's job in the queue, from 1; 0 if the job runs or has ended. Jobs that yield to
+        it do not count.
+        """
         with self._changed:
-            return self._queue.index(stream) + 1 if stream in self._queue else 0
+            if stream not in self._queue:
+                return 0
+            before = list(self._queue)[: self._queue.index(stream)]
+            running = any(slot.stream and not slot.stream.yielding for slot in self._slots)
+            return sum(not other.yielding for other in before) + running
 
     @property
     def load(self) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.summary_task import LENGTHS, MAX_SECTION, SECTION_LENGTH, SummaryTask
 
+MAX_UNASKED = 60  # seconds that a written summary may take if the user did not choose it
 MIN_RATED = 5_000  # characters; a shorter document says little about speed
 _LENGTH = LENGTHS["medium"][1]
 

@@ -88,7 +88,6 @@ def test_key_sentences_are_from_all_of_the_book_and_not_from_its_licence():
 
 def test_a_licence_is_left_out_without_the_marks_of_a_publisher():
     plain = BOOK.replace("PROJECT GUTENBERG", "NEW")
-    assert "licence" in " ".join(plain[a:b] for a, b in sentences(plain, 0, len(plain)))
     for found in (told(plain), read(plain, 120)):
         assert not any(word in sentence for sentence in found for word in ("royalty", "warranty", "publisher"))
 

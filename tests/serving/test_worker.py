@@ -90,6 +90,24 @@ def test_a_worker_for_one_lets_the_others_wait_in_line(settings, document):
     assert max(e.position for e in heard[2] if isinstance(e, Queued)) >= 1
 
 
+def test_a_question_waits_for_no_question_while_a_job_yields_to_it(settings):
+    started, let_go = threading.Event(), threading.Event()
+
+    def trial(session):
+        started.set()
+        assert let_go.wait(60)
+        yield from ()
+
+    with open_worker(settings, 4) as worker:
+        trying = worker.submit(trial, yielding=True)
+        assert started.wait(60)
+        first, second = worker.submit(trial), worker.submit(trial)
+        assert [worker.queue_position(stream) for stream in (first, second)] == [0, 1]
+        let_go.set()
+        list(first), list(second)
+        assert trying.cancelled.is_set()
+
+
 def test_one_is_stopped_and_the_others_go_on(settings, document):
     with open_worker(settings, 4) as worker:
         streams = [worker.submit(asking(document, q)) for q in QUESTIONS[:2]]

@@ -18,13 +18,18 @@ from tiny_adapters import save_adapter
 from localctx.engine.events import Done, Progress
 from localctx.errors import StoreError
 from localctx.library import add
+from localctx.store.documents import StoredDocument
 from localctx.store.store import Store
 from localctx.ui.reading import ready_text
 from localctx.ui.reading.chat_documents import ChatDocuments
-from localctx.ui.reading.ready_card import SUMMARIZE, ReadyCard
-from localctx.ui.running.tab_reading import ReadDocument, ReadingState, ReadingTarget, TabReading
+from localctx.ui.reading.guide import MAX_DOCUMENTS, SUMMARIZE, guide
+from localctx.ui.reading.ready_card import ReadyCard
+from localctx.ui.running.read_documents import ReadDocument
+from localctx.ui.running.tab_reading import ReadingState, ReadingTarget, TabReading
+from localctx.workflows.ahead.document_guide import document_guide
 from localctx.workflows.ahead.readiness import Readiness, ReadinessWorkflow
 from localctx.workflows.ahead.suggested_questions import Candidates, SuggestedQuestions
+from localctx.workflows.answer.question_kind import summary_of_all
 
 pytestmark = pytest.mark.slow
 
@@ -199,7 +204,8 @@ def test_a_closed_window_reads_nothing_more(window, rivers):
     ],
 )
 def test_the_sentence_is_short_and_promises_no_seconds(ready, sentence):
-    assert ready_text.ready_sentence(ready) == sentence
+    state = ReadingState(ReadingTarget(documents=("id",)), [ReadDocument("id", "a.txt", "id")], "ready", ready=ready)
+    assert f'role="status">{sentence}</p>' in ready_text.card(state)
 
 
 def test_a_chat_with_messages_shows_the_state_on_the_chip_alone():
@@ -213,33 +219,97 @@ def test_a_chat_with_messages_shows_the_state_on_the_chip_alone():
     assert "Ask anything" in ready_text.card(new)
 
 
-def test_a_new_chat_lists_the_headings_of_its_only_document(reading, tmp_path):
+def test_a_new_chat_tells_what_its_only_document_is_about(reading, tmp_path):
     path = tmp_path / "house.md"
-    path.write_text("# House\n\n" + "".join(f"## {i}. <Room> {i}\n\nIt has {i} windows.\n\n" for i in range(1, 14)))
+    windows = "The windows of room {0} were made by **Ann Marlow** of Wexcombe in the year 19{0:02}.\n\n"
+    path.write_text("# House\n\n" + "".join(f"## {i}. <Room> {i}\n\n{windows.format(i)}" for i in range(1, 15)))
     reading.want(ReadingTarget((str(path),)))
     state = until(reading, "ready")
     (document,) = state.documents
-    words = [path.read_text()[span.start : span.end] for span in document.headings]
-    assert words[:2] == ["1. <Room> 1", "2. <Room> 2"]
-    shown = ready_text.card(state)
+    words = [path.read_text()[span.start : span.end] for span in document.guide.headings]
+    assert words[0].startswith("1. <Room> 1\n")
+    shown = guide(state)
     assert shown.count('aria-label="Contents of house.md"') == 1
-    assert f'data-start="{document.headings[9].start}"' in shown
-    assert "10. &lt;Room&gt; 10" in shown
-    assert "11. &lt;Room&gt;" not in shown
-    assert "and 3 more" in shown
-    state.documents = [document, document]
-    assert "Contents" not in ready_text.card(state)
-    state.documents, state.wanted = [document], replace(state.wanted, has_messages=True)
-    assert "Contents" not in ready_text.card(state)
+    assert f'data-start="{document.guide.headings[9].start}"' in shown
+    assert "12. &lt;Room&gt; 12" in shown
+    assert "13. &lt;Room&gt;" not in shown
+    assert "and 2 more" in shown
+    assert "were made by Ann Marlow of Wexcombe" in shown
+    assert SUMMARIZE[0] in shown
+    assert not guide(replace(state, wanted=replace(state.wanted, has_messages=True)))
 
 
-@pytest.mark.parametrize(("part", "files", "offered"), [("page", 1, True), ("row", 1, False), ("page", 2, False)])
-def test_the_only_document_of_a_new_chat_can_be_summarized_unless_it_is_a_table(window, part, files, offered):
-    card = ReadyCard(window, ChatDocuments(window))
-    documents = [ReadDocument(f"id{i}", "report.pdf", f"id{i}", part, 5, 900) for i in range(files)]
-    state = ReadingState(ReadingTarget(), documents, "ready", questions=["How high is the weir?"])
-    assert (SUMMARIZE in card._suggested(state)) == offered
-    assert card._suggested(state)[0] == "How high is the weir?"
+def sentences_of(text: str, name: str = "lease.txt") -> ReadDocument:
+    told = document_guide(StoredDocument(row(name, text), text, []))
+    return ReadDocument(name, name, name, characters=len(text), guide=told)
+
+
+def test_of_many_documents_the_first_are_told_and_the_others_counted():
+    documents = [sentences_of(LEASE.decode(), f"lease-{i}.txt") for i in range(5)]
+    broken = ReadDocument("broken.pdf", "broken.pdf", error="it is damaged")
+    shown = guide(ReadingState(ReadingTarget(), [broken, *documents], "reading"))
+    assert [i for i in range(5) if f">lease-{i}.txt</button></h2>" in shown] == list(range(MAX_DOCUMENTS))
+    assert "5 documents" in shown
+    assert "broken.pdf" not in shown
+    assert SUMMARIZE[1] in shown
+    assert "The monthly rent is 940 euros." in shown or "One cat or one small dog may be kept" in shown
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(24.2, "about 24 s"), (0.3, ""), (None, "")])
+def test_a_summary_is_offered_with_the_time_that_it_takes(seconds, told):
+    state = ReadingState(
+        documents=[sentences_of(LEASE.decode())], phase="ready", ready=Readiness(True, summary=seconds)
+    )
+    offer = re.search(r">Summarize(.*?)</button>", guide(state))[1]
+    assert re.sub("<.*?>", "", offer).strip() == told
+
+
+@pytest.mark.parametrize(
+    ("part", "document", "offered"), [("page", "id", True), ("row", "id", False), ("page", "", False)]
+)
+def test_what_is_opened_and_no_table_can_be_summarized(part, document, offered):
+    state = ReadingState(ReadingTarget(), [ReadDocument("x", "report.pdf", document, part, 5, 900)], "reading")
+    assert ("Summarize" in guide(state)) == offered
+
+
+@pytest.mark.parametrize("question", SUMMARIZE)
+def test_the_buttons_ask_for_what_the_program_knows_as_a_summary(question):
+    assert summary_of_all(question) == ("medium", "prose")
+
+
+def test_nothing_after_the_mark_is_told(reading, tmp_path):
+    path = tmp_path / "story.txt"
+    path.write_text(
+        "The miller bought the mill from the heirs of the old Duke. " * 9 + "\n\nThe butler is the murderer "
+        "of the old Duke, whom the miller had seen in the house that night.\n"
+    )
+    reading.want(ReadingTarget((str(path),)))
+    assert "butler" in guide(until(reading, "ready"))
+    reading.want(replace(reading.state.wanted, until="60%"))
+    assert "butler" not in guide(reading.state)
+    assert "butler" not in guide(until(reading, "ready"))
+
+
+def test_a_document_that_was_read_shows_no_sign_of_reading_while_another_is_opened(reading, rivers, lease):
+    reading.want(ReadingTarget((lease,)))
+    id_ = until(reading, "ready").documents[0].document
+    for wanted in (ReadingTarget(documents=(id_,), has_messages=True), ReadingTarget((rivers,), (id_,))):
+        reading.want(wanted)
+        first = ready_text.card(reading.state).split("</li>")[len(wanted.files)]
+        assert "lease.txt" in first
+        assert 'aria-label="read"' in first
+        until(reading, "ready")
+
+
+def test_a_document_that_was_read_earlier_is_ready_in_another_tab_at_once(reading, window, lease, monkeypatch):
+    reading.want(ReadingTarget((lease,)))
+    id_ = until(reading, "ready").documents[0].document
+    monkeypatch.setattr(TabReading, "_has_model", lambda self: False)
+    other = window.readings.of("another tab")
+    other.want(ReadingTarget(documents=(id_,)))
+    shown = ready_text.card(until(other, "no model"))
+    assert 'aria-label="read"' in shown
+    assert ready_text.READ_WHOLE in shown
 
 
 def test_what_was_asked_of_a_document_is_not_suggested_again(window):
@@ -253,13 +323,13 @@ def test_what_was_asked_of_a_document_is_not_suggested_again(window):
     card = ReadyCard(window, about)
     with gr.Blocks():
         about.build()
+        card.build_guide()
         card.build()
     documents = [ReadDocument(d.id, d.name, d.id) for d in (asked, new)]
     questions = ["How much is the rent?", "What does the annex add?"]
     wanted = ReadingTarget(files=("annex.txt",), documents=(asked.id, new.id), has_messages=True)
     shown = card._show(ReadingState(wanted, documents, "ready", questions=questions), SimpleNamespace(session_hash="t"))
-    offered = [shown[button]["value"] for button in card.suggestions if shown[button]["visible"]]
-    assert offered == ["What does the annex add?"]
+    assert re.findall('data-asks="(.*?)"', shown[card.suggestions]) == ["What does the annex add?"]
 
 
 def test_what_is_suggested_has_its_answer_in_the_document(reading, lease, window):

@@ -1,21 +1,20 @@
-"""Builds the card above the question box. It shows how far each document is read ahead, and suggests questions.
+"""Builds the card above the question box. It shows how far each document is read ahead, and suggests questions. In a
+new chat, a guide tells what the documents are about.
 
 Documents are read as soon as they are dropped or chosen.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
 
-from localctx.ui.reading import ready_text, source_list
+from localctx.ui.reading import guide, ready_text, source_list
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.running.tab_reading import ReadingState, ReadingTarget, TabReading
 from localctx.ui.uploads import uploaded_files
 from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates, tab_id
 from localctx.workflows.ahead.suggested_questions import COUNT
 
-SUMMARIZE = "Summarize this document"
 FAST, SLOW = 0.4, 3.0  # seconds between two refreshes: while documents are read, and afterwards
 _WANTED = """(question, chat, documents, scope, until) => [JSON.stringify(
     [(question?.files ?? []).map(file => file.path), chat, documents, scope, until])]"""
@@ -26,32 +25,28 @@ class ReadyCard:
 
     def __init__(self, window: AppWindow, about: ChatDocuments) -> None:
         self._window, self._about = window, about
-        self._sent: dict[str, str] = {}  # the content that each tab shows, by tab
+        self._sent: dict[str, Updates] = {}  # what each tab shows, by tab
+
+    def build_guide(self) -> None:
+        """Build the guide, which stands in the conversation."""
+        self.guide = gr.HTML("", elem_id="guide", apply_default_css=False)
 
     def build(self) -> None:
-        """Build the card, its button to cancel, and the buttons with suggested questions."""
+        """Build the suggested questions, and below them the card and its button to cancel."""
         self.wanted = gr.Textbox("", visible=False)
         self.timer = gr.Timer(FAST, active=False)
-        with gr.Column(visible=False, elem_id="ready") as self.box:
-            with gr.Row(elem_id="ready-row"):
-                self.card = gr.HTML("", elem_id="ready-card")
-                self.cancel = gr.Button("Cancel", size="sm", elem_id="ready-cancel", scale=0, min_width=90)
-            with gr.Row(elem_id="suggestions", visible=False) as self.row:
-                self.suggestions = [gr.Button("", size="sm") for _ in range(COUNT + 1)]
+        self.suggestions = gr.HTML("", elem_id="suggestions", apply_default_css=False)
+        with gr.Row(visible=False, elem_id="ready") as self.box:
+            self.card = gr.HTML("", elem_id="ready-card")
+            self.cancel = gr.Button("Cancel", size="sm", elem_id="ready-cancel", scale=0, min_width=90)
 
     @property
     def outputs(self) -> list[Any]:
         """The components that are updated while documents are read."""
-        return [self.timer, self.box, self.card, self._about.attached, self.cancel, self.row, *self.suggestions]
+        return [self.timer, self.guide, self.suggestions, self.box, self.card, self._about.attached, self.cancel]
 
-    def wire(
-        self,
-        page: gr.Blocks,
-        question: gr.MultimodalTextbox,
-        chat: gr.Textbox,
-        ask: Callable[[Any], Any],
-    ) -> None:
-        """Connect the components. ``ask`` is called with each event after which the ``question`` box is submitted."""
+    def wire(self, page: gr.Blocks, question: gr.MultimodalTextbox, chat: gr.Textbox) -> None:
+        """Connect the components. conversation.js handles the clicks on suggestions and in the guide."""
         how = EVENT_OPTIONS | {"queue": False}
         about = self._about
         sources = [question, chat, *about.outputs]
@@ -60,8 +55,6 @@ class ReadyCard:
         self.wanted.change(self._want, sources, self.outputs, **how)
         self.timer.tick(self._tick, None, self.outputs, **how)
         self.cancel.click(self._stop, None, self.outputs, **how)
-        for button in self.suggestions:
-            ask(button.click(_fill, [button, question], question, **how))
         page.unload(self._leave)
 
     def _want(
@@ -79,10 +72,11 @@ class ReadyCard:
         return stored is not None and stored.leaf is not None
 
     def _tick(self, request: gr.Request) -> Updates:
-        reading = self._reading(request)
+        """Returns updates of what has changed, so that the tab draws nothing else anew."""
+        reading, before = self._reading(request), self._sent.get(tab_id(request), {})
         reading.refresh()
-        shown = self._show(reading.state, request, changed_only=True)
-        return shown or gr.skip()
+        shown = self._show(reading.state, request)
+        return {part: value for part, value in shown.items() if before.get(part) != value} or gr.skip()
 
     def _stop(self, request: gr.Request) -> Updates:
         reading = self._reading(request)
@@ -96,29 +90,19 @@ class ReadyCard:
     def _reading(self, request: gr.Request) -> TabReading:
         return self._window.readings.of(tab_id(request))
 
-    def _show(self, state: ReadingState, request: gr.Request, changed_only: bool = False) -> Updates:
-        """Returns updates that show the card. With ``changed_only``, returns {} if the tab already shows the same
-        card.
-        """
+    def _show(self, state: ReadingState, request: gr.Request) -> Updates:
+        """Returns updates that show the card, the guide and the suggestions."""
         html, busy = ready_text.card(state), state.busy
-        asked = self._suggested(state)
-        shown = "\n".join([html, *asked])
-        if changed_only and self._sent.get(tab_id(request)) == shown:
-            return {}
-        self._sent[tab_id(request)] = shown
-        questions = [*asked, *[""] * (len(self.suggestions) - len(asked))]
-        return {
-            self.timer: gr.Timer(FAST if busy else SLOW, active=bool(state.documents)),
+        shown = self._sent[tab_id(request)] = {
+            self.timer: gr.update(value=FAST if busy else SLOW, active=bool(state.documents)),
+            self.guide: guide.guide(state),
+            self.suggestions: guide.suggestions(self._suggested(state)),
             self.box: gr.update(visible=bool(html)),
             self.card: html,
             self._about.attached: source_list.attached(self._attached(state)),
-            self.cancel: gr.update(visible=busy and not state.ready and not state.wanted.has_messages),
-            self.row: gr.update(visible=bool(asked)),
-            **{
-                button: gr.update(value=text, visible=bool(text))
-                for button, text in zip(self.suggestions, questions, strict=True)
-            },
+            self.cancel: gr.update(visible=busy and not state.is_ready and not state.wanted.has_messages),
         }
+        return shown
 
     def _attached(self, state: ReadingState) -> list[tuple[str, str, str, bool]]:
         """Returns (name, id of the document, facts, whether it can be read) of each file in the question box. The id is
@@ -128,13 +112,10 @@ class ReadyCard:
         return [(d.name, d.document, ready_text.facts(d, state), not d.error) for d in files]
 
     def _suggested(self, state: ReadingState) -> list[str]:
-        """Returns the questions to suggest, and in a chat without messages the summary of its only document, if that is
-        no table.
-        """
+        """Returns the questions to suggest, in a chat with messages only if it has a new file."""
         if state.wanted.has_messages:
             return self._not_asked(state)[:COUNT] if state.wanted.files else []
-        has_prose = len(state.documents) == 1 and state.questions and state.documents[0].part != "row"
-        return [*state.questions[:COUNT], *([SUMMARIZE] if has_prose else [])]
+        return list(state.questions[:COUNT])
 
     def _not_asked(self, state: ReadingState) -> list[str]:
         """Returns the suggested questions that were not asked yet in any chat about these documents."""
@@ -143,8 +124,3 @@ class ReadyCard:
             chats = [c.id for c in store.chats.all() if ids & {d.id for d in c.documents}]
             said = {m.text for chat in chats for m in store.chats.messages(chat)}
         return [question for question in state.questions if question not in said]
-
-
-def _fill(suggestion: str, question: dict[str, Any]) -> dict[str, Any]:
-    """Put a suggested question into the question box. The files in the box stay."""
-    return {"text": suggestion, "files": (question or {}).get("files") or []}

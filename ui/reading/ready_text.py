@@ -3,23 +3,19 @@ chips.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from localctx.document_parts import count_parts
 from localctx.ui import render
 from localctx.ui.everyday import about_words, in_everyday_words
 from localctx.ui.reading.source_list import CHARACTERS_OF_A_WORD, length_in_words
-from localctx.ui.running.tab_reading import ReadDocument, ReadingState
-
-if TYPE_CHECKING:
-    from localctx.workflows.ahead.readiness import Readiness
+from localctx.ui.running.read_documents import ReadDocument
+from localctx.ui.running.tab_reading import ReadingState
 
 MAX_CHIPS = 6  # documents that are shown as chips; the others are counted
-MIN_HEADINGS, MAX_HEADINGS = 3, 10  # headings of a document that are listed; the others are counted
 MAY_ASK = "You can ask already."
 STOPPED = "Not read ahead. It is read when you ask."
 NO_MODEL = "It is read as soon as there is a model that can: choose one above."
-READ = "Ready"
+READ, READ_WHOLE = "Ready", "Ready. Ask anything."
 
 
 def card(state: ReadingState) -> str:
@@ -32,42 +28,19 @@ def card(state: ReadingState) -> str:
     errors = dict.fromkeys(in_everyday_words(d.error) for d in state.documents if d.error)
     failed = "".join(f'<p class="lc-bad" role="alert">{render.escape(error)}</p>' for error in errors)
     shown = f'<ul class="lc-docs" aria-label="Documents">{chips}</ul>{failed}{_line(state)}'
-    return f'<div class="lc-ready">{_contents(state)}{shown}</div>'
-
-
-def ready_sentence(ready: "Readiness") -> str:
-    """Returns a sentence for the user about documents that are ready."""
-    if ready.whole:
-        return "Ready. Ask anything."
-    return "Ready"
+    return f'<div class="lc-ready">{shown}</div>'
 
 
 def facts(d: ReadDocument, state: ReadingState) -> str:
     """Returns a document's length and state in words."""
-    return " · ".join(filter(None, [_length(d), _sign(d, state)[1]]))
-
-
-def _contents(state: ReadingState) -> str:
-    """Returns the headings of the only document of a chat without messages, each of which opens the document there."""
-    document, *others = state.documents
-    headings = document.headings
-    if others or state.wanted.has_messages or len(headings) < MIN_HEADINGS:
-        return ""
-    shown = "".join(
-        f'<li><button type="button" {render.opener(document.document, document.name, h.start, h.end)}>'
-        f"{render.escape(h.label)}</button></li>"
-        for h in headings[:MAX_HEADINGS]
-    )
-    more = len(headings) - MAX_HEADINGS
-    shown += f"<li>and {more:,} more</li>" if more > 0 else ""
-    return f'<nav class="lc-contents" aria-label="Contents of {render.escape(document.name)}"><ul>{shown}</ul></nav>'
+    return " · ".join(filter(None, [length(d), _sign(d, state)[1]]))
 
 
 def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:
     """Returns a document's chip. A click opens the document; a file in the question box can be removed by the chip."""
     name = render.escape(d.name or "…")
     sign, told = _sign(d, state)
-    told = ". ".join(filter(None, [d.name, _length(d), told]))
+    told = ". ".join(filter(None, [d.name, length(d), told]))
     opens = render.opener(d.document, d.name)
     shown = f'<button type="button" {opens}>{name}</button>' if d.document else f"<span>{name}</span>"
     remove = (
@@ -82,7 +55,7 @@ def _sign(d: ReadDocument, state: ReadingState) -> tuple[str, str]:
     """Returns the sign of a document's state as HTML, and the state in words."""
     if d.error:
         return '<i class="lc-sign-bad" aria-hidden="true">!</i>', "Could not be read"
-    if state.ready:
+    if state.ready or d.read:
         return '<i class="lc-sign-ok" role="img" aria-label="read">✓</i>', READ
     if state.phase in ("parsing", "reading"):
         share = f'<small role="status">{state.percent} %</small>' if state.percent else ""
@@ -98,8 +71,9 @@ def _line(state: ReadingState) -> str:
         return render.note(in_everyday_words(state.ready.failed), "error")
     if state.wanted.has_messages and not state.wanted.files:
         return ""
-    if state.ready:
-        return f'<p class="lc-ready-line" role="status">{ready_sentence(state.ready)}</p>'
+    passages = state.ready and not state.ready.whole
+    if state.is_ready:
+        return f'<p class="lc-ready-line" role="status">{READ if passages else READ_WHOLE}</p>'
     told = {"stopped": STOPPED, "no model": NO_MODEL, "parsing": _opening(state), "reading": _reading(state)}
     return f'<p class="lc-ready-line" role="status">{told[state.phase]}</p>' if told.get(state.phase) else ""
 
@@ -124,5 +98,6 @@ def _amount(documents: Sequence[ReadDocument]) -> str:
     return about_words(sum(d.characters for d in documents) / CHARACTERS_OF_A_WORD)
 
 
-def _length(d: ReadDocument) -> str:
+def length(d: ReadDocument) -> str:
+    """Returns the length of a document in words for the user."""
     return length_in_words(d.part, d.parts, d.characters)

@@ -8,19 +8,18 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Progress
 from localctx.errors import Cancelled, ModelError, UserError
 from localctx.library.add import Added
-from localctx.library.outline import outline
 from localctx.models.hub.resolve import check_known
 from localctx.serving.worker import EngineWorker, SessionJob
 from localctx.settings import Settings
-from localctx.store.documents import Span
 from localctx.store.process_locks import at_work
 from localctx.ui.job_events import error_text
+from localctx.ui.running.read_documents import ReadDocument, adding, describing, known_documents
+from localctx.workflows.ahead.document_guide import NOTHING_TOLD
 from localctx.workflows.ahead.suggested_questions import Candidates, SuggestedQuestions
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -57,25 +56,6 @@ class ReadyEvent:
 
 
 @dataclass
-class ReadDocument:
-    """A document of the chat, or a file in the question box.
-
-    ``document`` is the id of the document once it is stored, else "". ``parts`` is the number of its parts, and
-    ``part`` their kind, such as page. ``headings`` are the spans of its headings, without its title. ``error`` says why
-    it could not be parsed, or is "".
-    """
-
-    source: str
-    name: str = ""
-    document: str = ""
-    part: str = ""
-    parts: int = 0
-    characters: int = 0
-    headings: Sequence[Span] = ()
-    error: str = ""
-
-
-@dataclass
 class ReadingState:
     """The state of reading ahead, as one tab shows it.
 
@@ -100,6 +80,11 @@ class ReadingState:
         first, last = _SHARES.get(progress.phase.partition(" ")[0], (0, 0))
         share = min(1.0, progress.done / progress.total) if progress.total else 0.0
         self.percent = max(self.percent, round(first + share * (last - first)) if last else 0)
+
+    @property
+    def is_ready(self) -> bool:
+        """True once questions about the documents start at once: they were made ready, or the only one was earlier."""
+        return bool(self.ready) or (len(self.documents) == 1 and self.documents[0].read)
 
     @property
     def busy(self) -> bool:
@@ -135,14 +120,21 @@ class TabReading:
         with self._changed:
             if wanted == self.state.wanted:
                 return
-            known = {document.source: document for document in self.state.documents if not document.error}
-            sources = [(file, "") for file in wanted.files] + [(id, id) for id in wanted.documents]
-            documents = [known.get(source) or _unread(source, id) for source, id in sources]
+            documents = known_documents(wanted.files, wanted.documents, self._known(wanted))
             self.state = ReadingState(wanted, documents, "parsing" if documents else "")
             self._changed.notify_all()
             if documents and not self._thread:
                 self._thread = threading.Thread(target=self._work, name="reading ahead", daemon=True)
                 self._thread.start()
+
+    def _known(self, wanted: ReadingTarget) -> Sequence[ReadDocument]:
+        """Returns the documents so far. After a change of the settings or the mark, they must be read again."""
+        before, documents = self.state.wanted, self.state.documents
+        if before.until != wanted.until:  # what is after the mark must not be told
+            documents = [replace(document, guide=NOTHING_TOLD, read=False) for document in documents]
+        elif before.settings != wanted.settings:
+            documents = [replace(document, read=False) for document in documents]
+        return documents
 
     def refresh(self) -> None:
         """Read the target again if relevant settings changed, such as the model."""
@@ -199,18 +191,19 @@ class TabReading:
 
     def _parse(self, new: ReadDocument) -> None:
         is_wanted = lambda: self.state.phase == "parsing" and new.source in self.state.wanted.files  # noqa: E731
-        for event in self._events(_adding(new.source), self._library_worker, is_wanted):
+        for event in self._events(adding(new.source), self._library_worker, is_wanted):
             if isinstance(event, Added):
                 new.document, new.error = event.id, event.why.replace(new.source, new.name)
                 new.part, new.parts, new.characters = event.part, event.pages, event.characters
 
     def _describe(self, state: ReadingState, ids: Sequence[str]) -> None:
         """Find the names and lengths of the documents, and suggest questions that the documents answer."""
-        for event in self._events(_describing(ids, state.wanted.until), self._library_worker, lambda: _is(self, state)):
+        for event in self._events(describing(ids, state.wanted.until), self._library_worker, lambda: _is(self, state)):
             if isinstance(event, ReadDocument):
                 for document in (d for d in state.documents if d.document == event.document):
                     document.name, document.characters = document.name or event.name, event.characters
-                    document.part, document.parts, document.headings = event.part, event.parts, event.headings
+                    document.part, document.parts, document.guide = event.part, event.parts, event.guide
+                    document.read = document.read or event.read
             elif isinstance(event, Candidates):
                 state.candidates, state.questions = event, () if event.tried else event.questions
         self._enter(state, "reading")
@@ -226,6 +219,8 @@ class TabReading:
         for event in self._events(job, self._answer_worker, lambda: _is(self, state), yielding=True):
             if isinstance(event, ReadyEvent):
                 state.ready, state.progress = event.ready, None
+                for document in state.documents:
+                    document.read = bool(document.document)
             elif isinstance(event, SuggestedQuestions):
                 state.questions = event.questions
         self._enter(state, "ready")
@@ -255,36 +250,9 @@ class TabReading:
             yield event
 
 
-def _unread(source: str, document: str) -> ReadDocument:
-    """Returns the ReadDocument of a source about which nothing is known yet. A file already has its name."""
-    return ReadDocument(source, "" if document else Path(source).name, document)
-
-
 def _is(reading: TabReading, state: ReadingState) -> bool:
     """True while ``state`` belongs to the current target, and reading has not ended or been stopped."""
     return reading.state is state and state.busy
-
-
-def _adding(path: str) -> SessionJob:
-    def job(session: "Session") -> Generator[Any, None, None]:
-        with session.workflows.library() as library:
-            yield from library.add([path])
-
-    return job
-
-
-def _describing(documents: Sequence[str], until: str) -> SessionJob:
-    def job(session: "Session") -> Generator[Any, None, None]:
-        stored = session.store.documents
-        for document in filter(stored.has, documents):
-            row = stored.find(document)
-            part, parts = stored.count_parts(row.id)
-            yield ReadDocument(
-                row.id, row.name, row.id, part, parts, row.chars, outline(stored.text(row.id), stored.spans(row.id))
-            )
-        yield session.workflows.readiness.candidates(documents, until)
-
-    return job
 
 
 def _making_ready(documents: Sequence[str], until: str, passages: bool, candidates: Candidates | None) -> SessionJob:

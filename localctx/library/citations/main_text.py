@@ -19,7 +19,7 @@ from localctx.store.documents import Span
 LONG = 12  # words; sentences of this length are nearly the same if they begin or end with the same half
 NEAR = 20  # sentences before and after a sentence, among which words of licences are counted
 DENSE = 0.15  # share of the sentences near by with words of licences, from which all of them are left out
-MOST = 0.5  # share of the characters; if more are of licences, licences are what the document is about
+MOST = 0.5  # share of the text; if more is of licences, licences are what the document is about
 _NUMBERS = re.compile(r"\d+")
 _BEGINS = re.compile(r"^\W*START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK[^\n]*$", re.MULTILINE)
 _ENDS = re.compile(r"^\W*END OF (?:THE |THIS )?PROJECT GUTENBERG[^\n]*$", re.MULTILINE | re.IGNORECASE)
@@ -33,26 +33,22 @@ _LICENCE = re.compile(
 )
 
 
-def main_sentences(text: str, headings: Sequence[Span] = ()) -> list[TextRange]:
-    """Returns the ranges of the sentences of the main text, in order. If nothing else remains, all sentences are
-    returned. A sentence begins after a heading, and not with its words.
-    """
-    found = [part for start, end in _parts(text, headings) for part in sentences(text, start, end)]
-    left = _without(found, _outside(text, found) | _repeated(text, found)) or found
+def main_sentences(text: str, found: Sequence[TextRange]) -> list[TextRange]:
+    """Returns those of the sentences ``found`` in ``text`` that are of its main text. [] if none is."""
+    left = _without(found, _outside(text, found) | _repeated(text, found))
     formal, lengths = _formal(text, left), np.array([end - start for start, end in left], int)
-    return _without(left, formal) if lengths[formal].sum() <= MOST * lengths.sum() else left
+    return _without(left, formal) if lengths[formal].sum() <= MOST * len(text) else left
+
+
+def sentences_below(text: str, headings: Sequence[Span] = ()) -> list[TextRange]:
+    """Returns the ranges of all sentences of ``text``. None begins with the words of a heading."""
+    words = [(h.start, h.start + len(h.label)) for h in headings if text.startswith(h.label, h.start)]
+    cuts = sorted({0, len(text), *(cut for both in words for cut in both)})
+    return [part for start, end in pairwise(cuts) for part in sentences(text, start, end)]
 
 
 def _without(found: Sequence[TextRange], left_out: np.ndarray) -> list[TextRange]:
     return [part for part, out in zip(found, left_out, strict=True) if not out]
-
-
-def _parts(text: str, headings: Sequence[Span]) -> Iterator[TextRange]:
-    """Yields the ranges of ``text`` between which no sentence continues."""
-    cuts = {
-        cut for h in headings for cut in (h.start, h.start + len(h.label)) if text[h.start : h.end].startswith(h.label)
-    }
-    yield from pairwise(sorted({0, len(text), *cuts}))
 
 
 def _outside(text: str, found: Sequence[TextRange]) -> np.ndarray:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localctx.library.citations.cite import TextRange
-from localctx.library.citations.main_text import main_sentences
+from localctx.library.citations.main_text import main_sentences, sentences_below
 from localctx.library.wording.repeated_sentences import repeats
 from localctx.library.wording.sentences import ENDS
 from localctx.library.wording.words import split_words
@@ -73,9 +73,11 @@ def _lead(text: str, sentence: "_Sentence", number: int) -> float:
 
 
 def _candidates(text: str, headings: Sequence[Span]) -> list["_Sentence"]:
-    """Returns the sentences of the main text that can be chosen: complete ones, or else any with words."""
-    found = [_Sentence.of(text, a, b) for a, b in main_sentences(text, headings)]
-    return [s for s in found if s.is_prose] or [s for s in found if s.words] or found
+    """Returns the sentences that can be chosen: complete ones of the main text, or else complete ones, or any."""
+    found = [_Sentence.of(text, a, b) for a, b in sentences_below(text, headings)]
+    prose = [s for s in found if s.is_prose]
+    main = set(main_sentences(text, [(s.start, s.end) for s in prose]))
+    return [s for s in prose if (s.start, s.end) in main] or prose or [s for s in found if s.words] or found
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from localctx.workflows.answer.question_kind import with_adapter
 from localctx.workflows.index_documents import make_searchable
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
+from localctx.workflows.summary_time import MAX_UNASKED, estimate_summary_seconds
 
 TYPICAL_QUESTION = "What does it say about the first of these points?"
 RECENT = 50  # number of last answers among which answers from passages are searched
@@ -44,7 +45,8 @@ class Readiness:
     of seconds until an answer starts, and ``saved`` is how many seconds of prefill the kept pages save; both are None
     if nothing was measured. ``read`` is the number of seconds that prefill has just taken, 0 if all pages were kept
     already. ``failed`` says why pages could not be persisted, or is "". ``questions`` are suggested by the model, if it
-    is large enough.
+    is large enough. ``summary`` is how many seconds a summary takes; None if that is unknown, or so long that key
+    sentences are shown first.
     """
 
     whole: bool
@@ -53,6 +55,7 @@ class Readiness:
     read: float = 0.0
     failed: str = ""
     questions: tuple[str, ...] = ()
+    summary: float | None = None
 
 
 class ReadinessWorkflow:
@@ -77,7 +80,7 @@ class ReadinessWorkflow:
             if until:
                 beginning, _ = read_until(self._builder.model.tokenizer, stored, until)
                 stored = [beginning]
-            ready = yield from self._make_ready(stored)
+            ready = replace((yield from self._make_ready(stored)), summary=self._summary_seconds(stored))
             if able_to_ask(self._builder) and len(stored) == 1 and not until:
                 questions = yield from model_questions(self._builder, self._ask, stored[0], ready.whole)
                 ready = replace(ready, questions=tuple(questions))
@@ -155,6 +158,10 @@ class ReadinessWorkflow:
         store = self._runtime.store
         with store_errors(store.home):
             yield from make_searchable(self._runtime, store, [document.id for document in documents])
+
+    def _summary_seconds(self, documents: Sequence[StoredDocument]) -> float | None:
+        seconds = estimate_summary_seconds(self._builder, documents)
+        return seconds if seconds is not None and seconds <= MAX_UNASKED else None
 
     def _measured_start(self) -> float | None:
         """Returns how many seconds it took until an answer started: the median of the last answers from passages with

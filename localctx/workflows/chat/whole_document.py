@@ -22,14 +22,11 @@ from localctx.workflows.read_until import read_until
 from localctx.workflows.summarize.extract_summary import extract_summary
 from localctx.workflows.summarize.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
-from localctx.workflows.summary_time import estimate_summary_seconds, note_summary_seconds
+from localctx.workflows.summary_time import MAX_UNASKED, estimate_summary_seconds, note_summary_seconds
 from localctx.workflows.text_generator import LocalGenerator, without_text
 
 WholeWay = Literal["summarize", "extract", "everywhere"]
 """Ways to answer from whole documents: write a summary, extract key sentences, or ask every passage."""
-
-MAX_UNASKED = 60
-"""The number of seconds that a written summary may take if the user did not choose it."""
 
 
 class WholeDocumentWorkflow:
@@ -147,7 +144,7 @@ class WholeDocumentWorkflow:
         """Yields the summary of a document, below the document's name if there are several, and adds the summary's
         citations to the result.
         """
-        before = f"{document.name}\n" if len(request.prompt.documents) > 1 else ""
+        before = f"### {document.name}\n\n" if len(request.prompt.documents) > 1 else ""
         before = ("\n\n" if request.text else "") + before
         at = len(request.text) + len(before)
         request.seconds.setdefault("first_token", time.perf_counter() - request.started)
