@@ -69,7 +69,7 @@ class ReadyCard:
     def _has_messages(self, chat: str) -> bool:
         with self._window.store() as store:
             stored = store.chats.stored(chat)
-        return stored is not None and stored.leaf is not None
+        return stored is not None and (stored.leaf is not None or self._window.answers.is_running(chat))
 
     def _tick(self, request: gr.Request) -> Updates:
         """Returns updates of what has changed, so that the tab draws nothing else anew."""
