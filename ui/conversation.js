@@ -10,11 +10,19 @@ document.addEventListener('click', (event) => {
   if (!button) return
   wanted = button.dataset.key
   if (button.dataset.action) act(button.dataset.action)
-  else if (button.dataset.asks) act(`ask ${button.dataset.asks}`)
+  else if (button.dataset.asks) ask(button.dataset.asks)
   else if (button.dataset.do === 'copy') copy(button)
   else if (button.dataset.do === 'edit') edit(button)
   else if (button.dataset.do === 'open') document.querySelector('#question input[type=file]')?.click()
 })
+
+// A suggested question is asked as if it were typed, about the files in the question box.
+function ask(text) {
+  const box = document.querySelector('#question textarea')
+  box.value = text
+  box.dispatchEvent(new InputEvent('input', { bubbles: true }))
+  setTimeout(() => document.querySelector('#question .submit-button:enabled')?.click())
+}
 
 async function copy(button) {
   try { await navigator.clipboard.writeText(button.dataset.text) } catch { copyOld(button.dataset.text) }
@@ -39,8 +47,7 @@ asked.innerHTML = '<div class="lc-asked"></div>'
 const showSent = (event) => {
   const box = document.querySelector('#question textarea'), button = event.target.closest('#question .submit-button')
   const enter = event.key === 'Enter' && !event.shiftKey && !event.isComposing && event.target === box
-  const suggested = event.type === 'click' && event.target.closest('[data-asks]')
-  const text = (suggested ? suggested.dataset.asks : enter || button ? box.value : '').trim()
+  const text = enter || button ? box.value.trim() : ''
   if (!text || !document.querySelector('#question .submit-button:enabled')) return
   asked.firstChild.textContent = text
   conversation().append(asked)

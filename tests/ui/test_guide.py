@@ -49,6 +49,7 @@ def test_a_new_document_is_told_of_and_leads_to_its_places_and_a_summary(brief_t
     tab.details()
     assert page.locator("#conversation [data-testid=user]").inner_text() == "Summarize this document"
     assert not page.locator("#guide").is_visible()
+    assert page.evaluate("Object.keys(localStorage).filter(key => key.includes('draft'))") == [], "the box is empty"
     page.locator("#suggestions button").first.wait_for(state="detached")
 
 

@@ -96,7 +96,7 @@ class ChatPage:
         quick, slow = (options | {"outputs": self.everything} for options in (EVENT_OPTIONS, SLOW_EVENT_OPTIONS))
         question, until = [self.question, self.chat, *self.about.choice], self.about.until
         self.question.submit(self._ask, question, **slow)
-        self.conversation.select(self._act, question, **slow)
+        self.conversation.select(self._act, [self.chat, until], **slow)
         for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
             make_room = self._messages.again(partial(self._starter.make_room, action=action))
             button.click(make_room, [self.chat, until], **slow)
@@ -148,24 +148,10 @@ class ChatPage:
         emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}
         return self._begin(chat, lambda: self._starter.ask(typed, chat, documents, library, until, listed[1]), emptied)
 
-    def _act(
-        self,
-        question: dict[str, Any],
-        chat: str,
-        documents: list[str],
-        library: str,
-        until: str,
-        listed: tuple[str, Sequence[str]],
-        chosen: gr.SelectData,
-        request: gr.Request,
-    ) -> Updates:
-        """Do the action of a button in the conversation, or ask a suggested question."""
-        action, _, asked = str(chosen.value).partition(" ")
-        if action == empty_chat.SAMPLE:
+    def _act(self, chat: str, until: str, chosen: gr.SelectData, request: gr.Request) -> Updates:
+        if chosen.value == empty_chat.SAMPLE:
             sample = {"text": empty_chat.SAMPLE_QUESTION, "files": [empty_chat.SAMPLE_FILE]}
             return self._ask(sample, "", [], "", "", ("", ()), request)
-        if action == "ask":
-            return self._ask({**question, "text": asked}, chat, documents, library, until, listed, request)
         return self._messages.act(chat, until, chosen)
 
     def _begin(self, chat: str, begin: Callable[[], None], more: Updates | None = None) -> Updates:

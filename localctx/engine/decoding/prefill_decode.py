@@ -11,6 +11,7 @@ from torch import Tensor
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.decoding.drafting import PromptLookup
+from localctx.engine.decoding.prefill_pace import PrefillPace
 from localctx.engine.decoding.repetition import Repetition
 from localctx.engine.events import Evicted, Note, Progress, Token
 from localctx.engine.planning.cache_plan import OomRecovery, out_of_memory
@@ -42,7 +43,7 @@ def prefill(
     """
     recovery = chunk if isinstance(chunk, OomRecovery) else OomRecovery(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
-    logits, total = None, total or len(tokens)
+    logits, total, pace = None, total or len(tokens), PrefillPace(reused)
     yield Progress("reading", reused, total, reused)
     while cache.length < len(tokens):
         at = cache.length
@@ -55,7 +56,8 @@ def prefill(
             continue
         after_chunk(cache)
         rate = (cache.length - reused) / (time.perf_counter() - start)
-        yield Progress("reading", cache.length, total, reused, rate, (total - cache.length) / rate)
+        pace.note(cache.length)
+        yield Progress("reading", cache.length, total, reused, rate, pace.seconds_to(total))
         yield from _report_evicted(cache, dropped)
         dropped = cache.dropped
     assert logits is not None, "prefill needs at least one token to read"
