@@ -104,8 +104,8 @@ def test_the_tenancy_journey(tab, files, window):
     drop(one, "ferris.pdf", files["ferris.pdf"])
     one.page.locator("#suggestions button:visible").first.wait_for(timeout=180_000)  # each is tried first
     suggestions = one.page.locator("#suggestions button:visible").all_inner_texts()
-    assert 2 <= len(suggestions) <= 4
-    assert suggestions[-1] == "Summarize this document"
+    assert 1 <= len(suggestions) <= 3
+    assert one.page.locator("#guide").get_by_role("button", name="Summarize").is_visible()
     one.page.locator("#suggestions button:visible").first.click()
     one.page.locator("#conversation .lc-answer").first.wait_for(timeout=180_000)
     one.answer()

@@ -122,8 +122,8 @@ def test_two_documents_are_summarized_under_their_names(opened, valley, document
         list(s.run(s.workflows.chats.ask(chat, "Summarize the rivers.")))
         *_, done = s.run(s.workflows.chats.ask_whole(chat, "summarize"))
     answer = done.report.answer
-    assert answer.startswith("the valley.txt\n")
-    assert "\n\nrivers.txt\n" in answer
+    assert answer.startswith("### the valley.txt\n")
+    assert "\n\n### rivers.txt\n" in answer
     ends = [answer[: c["at"]].split()[-1] for c in done.report.citations]
     assert ends == [c["quote"].split()[-1] for c in done.report.citations]
 
