@@ -17,6 +17,7 @@ _LINE = re.compile(
     rf"(?P<close>[.):]?)(?:[ \t]*[-\u2013\u2014:][ \t]*|[ \t]+)?(?P<title>[^\W\d_][^\n]{{1,{MAX_TITLE}}})?)[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+_DOTS = re.compile(r"\.\s?\.\s?\.")  # of a table of contents, before the number of a page
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
 
@@ -100,7 +101,7 @@ def _lines(text: str) -> Iterator[_Line]:
 
 def _line(match: re.Match[str]) -> _Line | None:
     part, number, title = (match["part"] or "").lower(), match["number"], match["title"] or ""
-    titled = title[:1].isupper() and title.rstrip()[-1:] not in ".,;:!" and not title.rstrip().endswith(" ...")
+    titled = title[:1].isupper() and title.rstrip()[-1:] not in ".,;:!" and not _DOTS.search(title)
     if not (titled or (part and not title)) or (not part and number.isalpha() and not match["close"]):
         return None  # a line such as "I said so" begins with no number
     if number.isalpha():

@@ -50,6 +50,7 @@ def test_a_table_of_contents_and_lists_are_no_headings():
         f"I said so\n{BODY}I went there\n{BODY}I came back\n{BODY}",
         f"1914 Weir\n{BODY}1918 Mill\n{BODY}1920 House\n{BODY}",
         f"1. Rent\n{BODY}4. Pets\n{BODY}9. Term\n{BODY}",
+        f"1. Rent ..... 3\n{BODY}2. Pets . . . 4\n{BODY}3. Term ..... 5\n{BODY}",
         BODY,
         "",
     ],
