@@ -21,7 +21,7 @@ _DOTS = re.compile(r"\.\s?\.\s?\.")  # of a table of contents, before the number
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
 
-class _Line(NamedTuple):
+class _NumberedLine(NamedTuple):
     """A line that may be a heading: the characters ``start..end``, its style, and its number."""
 
     start: int
@@ -30,11 +30,11 @@ class _Line(NamedTuple):
     number: tuple[int, ...]
 
 
-class _Chain(NamedTuple):
+class _HeadingChain(NamedTuple):
     """The chain of headings that ends with ``line``: that line, the chain ``before`` it, and where the chain starts."""
 
-    line: _Line
-    before: "_Chain | None"
+    line: _NumberedLine
+    before: "_HeadingChain | None"
     start: int
 
     @property
@@ -70,17 +70,17 @@ def _numbered(text: str) -> list[Span]:
     return [Span(a.start, end, "heading", text[a.start : a.end]) for a, end in zip(best, ends, strict=True)]
 
 
-def _longest_chain(lines: Iterable[_Line]) -> Iterator[_Line]:
+def _longest_chain(lines: Iterable[_NumberedLine]) -> Iterator[_NumberedLine]:
     """Yields, from its end, the chain of lines over the largest part of the text. Each line of a chain has the next
     number of its style after the line before it, as 2 or 1.1 after 1, or 3 after 2.4.
     """
-    chains, longest = dict[tuple[str, tuple[int, ...]], _Chain](), None
+    chains, longest = dict[tuple[str, tuple[int, ...]], _HeadingChain](), None
     for line in lines:
         *above, last = line.number
         before = chains.get((line.style, (*above, last - 1) if last > 1 else tuple(above)))
         if not before and line.number != (1,):
             continue
-        chain = _Chain(line, before, before.start if before else line.start)
+        chain = _HeadingChain(line, before, before.start if before else line.start)
         chains |= {(line.style, line.number[:n]): chain for n in range(1, len(line.number) + 1)}
         longest = chain if not longest or chain.length >= longest.length else longest
     while longest:
@@ -88,25 +88,25 @@ def _longest_chain(lines: Iterable[_Line]) -> Iterator[_Line]:
         longest = longest.before
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _lines(text: str) -> Iterator[_NumberedLine]:
     """Yields the lines that may be headings. Lines of lists and of tables of contents, which are followed by lines
     alike, are left out.
     """
     found = [line for match in _LINE.finditer(text) if (line := _line(match))]
     for line, following in zip(found, [*found[1:], None], strict=False):
-        follows = following and following.style == line.style and not text[line.end : following.start].strip()
-        if not follows or following.number[:-1] == line.number:
+        between = text[line.end : following.start].strip() if following else text
+        if not following or between or following.style != line.style or following.number[:-1] == line.number:
             yield line
 
 
-def _line(match: re.Match[str]) -> _Line | None:
+def _line(match: re.Match[str]) -> _NumberedLine | None:
     part, number, title = (match["part"] or "").lower(), match["number"], match["title"] or ""
     titled = title[:1].isupper() and title.rstrip()[-1:] not in ".,;:!" and not _DOTS.search(title)
     if not (titled or (part and not title)) or (not part and number.isalpha() and not match["close"]):
         return None  # a line such as "I said so" begins with no number
     if number.isalpha():
-        return _Line(match.start("whole"), match.end("whole"), f"{part} I", (_roman(number.upper()),))
-    return _Line(match.start("whole"), match.end("whole"), f"{part} 1", tuple(map(int, number.split("."))))
+        return _NumberedLine(match.start("whole"), match.end("whole"), f"{part} I", (_roman(number.upper()),))
+    return _NumberedLine(match.start("whole"), match.end("whole"), f"{part} 1", tuple(map(int, number.split("."))))
 
 
 def _roman(letters: str) -> int:

@@ -1,1 +1,1 @@
-"""Work done before the user asks: prefills documents and suggests questions."""
+"""Work done before the user asks: prefills documents, tells what they are about, and suggests questions."""
