@@ -49,6 +49,7 @@ const showSent = (event) => {
   const enter = event.key === 'Enter' && !event.shiftKey && !event.isComposing && event.target === box
   const text = enter || button ? box.value.trim() : ''
   if (!text || !document.querySelector('#question .submit-button:enabled')) return
+  if (document.querySelector('#sources [data-none-ticked]')) return
   asked.firstChild.textContent = text
   conversation().append(asked)
   setTimeout(() => asked.remove(), 15000)

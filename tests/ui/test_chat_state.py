@@ -139,6 +139,11 @@ def test_an_unticked_source_stays_listed_and_unticked_after_a_question(tab, wind
         tab.wait_for("And who wades?", "#conversation")
     tab.page.locator("#sources input").last.click()
     tab.wait_for("No document is ticked", "#sources")
+    tab.box.fill("Who swims?")
+    tab.box.press("Enter")
+    tab.page.get_by_text("tick one in the sources").wait_for()
+    assert tab.box.input_value() == "Who swims?"
+    assert "Who swims?" not in tab.page.locator("#conversation").inner_text()
 
 
 def test_a_dropped_file_is_listed_while_the_first_answer_is_made(tab):

@@ -165,7 +165,7 @@ def test_what_the_document_does_not_say_has_the_closest_passage_below_and_no_quo
     asked = {"documents": {"d": "the tale"}}
     shown = card(answer(said, citations, asked=asked), CardContext(lambda _: TALE))
     assert "lc-missing" in shown
-    assert "I did not find this in the tale." in shown
+    assert "I found no clear answer in the tale." in shown
     assert "In the year 1010" not in shown.partition("The closest passage:")[0]
 
 

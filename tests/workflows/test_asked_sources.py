@@ -8,7 +8,7 @@ from ask_in_process import session
 from localctx.engine.events import Done, Note
 from localctx.errors import ChatError
 from localctx.store.chats import SUMMARY, Message
-from localctx.ui.answers.answer_card import CardContext, card
+from localctx.ui.answers.answer_card import UNREAD, CardContext, card
 from localctx.workflows.chat.asked_sources import AskedSources
 from localctx.workflows.chat.chat_history import history, messages_about
 
@@ -78,6 +78,22 @@ def test_a_card_names_what_was_asked(sources, told):
     assert told in card(message, CardContext(lambda _: None))
 
 
+@pytest.mark.parametrize(
+    ("sources", "question", "told"),
+    [
+        (AskedSources({}), "What is the rent?", True),
+        (AskedSources({}), "Thank you!", False),
+        (A, "What is the rent?", False),
+        (LIBRARY, "What is the rent?", False),
+        (None, "What is the rent?", False),  # stored by an older version
+    ],
+)
+def test_a_card_says_that_no_document_was_read(sources, question, told):
+    stats = sources.stats() if sources else {}
+    message = Message(2, "c", 1, "assistant", "It is high.", [], stats, "eos", 0.0)
+    assert (UNREAD in card(message, CardContext(lambda _: None), question=question)) is told
+
+
 def test_a_continued_answer_rests_on_the_sources_of_both_its_parts():
     assert AskedSources.from_stats(B.stats(A.stats())) == BOTH
 
@@ -107,7 +123,7 @@ def test_what_an_unticked_document_said_is_not_in_the_prompt(s, tmp_path):
     tokens, notes = asked(s, chat, "How many herons?")
     alone = asked(s, chats.create("", [b]).id, "How many herons?")[0]
     assert tokens == alone
-    assert any("no longer chosen" in note for note in notes)
+    assert any("unticked documents" in note for note in notes)
     chats.set_documents(chat, [a, b])
     tokens, notes = asked(s, chat, "How many storks?")
     assert tokens > alone + 9 * 30, "both are in the prompt again, with both earlier answers"

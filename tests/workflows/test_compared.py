@@ -131,13 +131,13 @@ def test_each_document_is_asked_cited_and_compared(open_session, script, leases)
             {"a.txt": "950 euros a month", "b.txt": "900 euros a month"},
             "a.txt: 950 euros a month.\nb.txt: 900 euros a month.\nNot compared: a document gives more than one value.",
         ),
-        (WHICH, (A, B), {**SAYS, "b.txt": ""}, "a.txt: 950 euros a month.\nb.txt does not say it."),
+        (WHICH, (A, B), {**SAYS, "b.txt": ""}, "a.txt: 950 euros a month.\nNot found in b.txt."),
         (WHICH, (A, B), {**SAYS, "b.txt": "EUR 700"}, "a.txt: 950 euros a month.\nb.txt: no sure answer."),
         (
             "Which lease has the higher deposit?",
             (A, B),
             {"a.txt": "950 euros a month", "b.txt": "1,760 euros"},
-            "a.txt does not say it.\nb.txt: 1,760 euros.",
+            "Not found in a.txt.\nb.txt: 1,760 euros.",
         ),
         (
             "Which of the three leases has the lowest rent?",
@@ -159,14 +159,14 @@ def test_documents_that_all_say_nothing_leave_the_question_unanswered(open_sessi
     with open_session() as opened:
         report = report_of(opened, question, leases(A, B))
     assert (report["stopped"], report["citations"]) == ("unanswered", [])
-    assert report["answer"] == "a.txt does not say it.\nb.txt does not say it."
+    assert report["answer"] == "Not found in a.txt.\nNot found in b.txt."
 
 
 def test_a_plain_question_is_asked_of_each_document_that_is_about_it(open_session, script, leases):
     script(SAYS | {"c.txt": ""})
     with open_session() as opened:
         report = report_of(opened, "What is the rent?", leases(A, B, "A report on salmon.\n"))
-    assert report["answer"] == "a.txt: 950 euros a month.\nb.txt: EUR 880 a month.\nc.txt does not say it."
+    assert report["answer"] == "a.txt: 950 euros a month.\nb.txt: EUR 880 a month.\nNot found in c.txt."
 
 
 def test_documents_are_compared_in_several_subjects(open_session, script, leases):
@@ -191,7 +191,7 @@ def test_which_of_the_two_is_told_beside_a_third_document_that_does_not_say(open
     script(SAYS | {"c.txt": ""})
     with open_session() as opened:
         report = report_of(opened, "Which of the two has the lower rent?", leases(A, B, "A report on salmon.\n"))
-    assert report["answer"].splitlines()[2:] == ["c.txt does not say it.", "Lower: b.txt."]
+    assert report["answer"].splitlines()[2:] == ["Not found in c.txt.", "Lower: b.txt."]
 
 
 @pytest.mark.slow
@@ -227,7 +227,7 @@ def test_a_plain_question_is_put_to_each_of_two_documents_that_are_alike(open_se
     with open_session() as opened:
         report = report_of(opened, "What is the deposit?", leases(A, B))
     assert asked == ["What is the deposit?"] * 2
-    assert report["answer"] == "a.txt does not say it.\nb.txt: 1,760 euros."
+    assert report["answer"] == "Not found in a.txt.\nb.txt: 1,760 euros."
 
 
 def test_a_plain_answer_is_given_as_the_document_gives_it(open_session, script, leases):

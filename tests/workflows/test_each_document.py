@@ -3,7 +3,7 @@
 import pytest
 from stored_documents import row
 
-from localctx.store.documents import StoredDocument
+from localctx.store.documents import Span, StoredDocument
 from localctx.workflows.comparing.each_document import asked_of_each
 
 PARK = (
@@ -59,6 +59,13 @@ def test_a_plain_question_is_put_to_each_of_two_leases_as_it_is(question):
 )
 def test_other_questions_are_asked_of_all_documents_together(question):
     assert asked_of_each(question, LEASES) is None
+
+
+def test_a_question_that_a_table_answers_by_computing_is_not_put_to_each():
+    tables = [document._replace(spans=[Span(0, 9, "row", "2")]) for document in LEASES]
+    assert asked_of_each("What is the highest rent?", LEASES) is not None
+    assert asked_of_each("What is the highest rent?", tables) is None
+    assert asked_of_each("Who is the landlord?", tables) is not None
 
 
 def test_documents_that_are_not_alike_are_asked_about_what_both_name():

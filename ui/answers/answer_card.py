@@ -24,6 +24,7 @@ from localctx.ui.answers import evidence, message_actions
 from localctx.ui.answers.evidence import EvidencePlace, Quotation, TextOf, place_of
 from localctx.ui.answers.markdown import UNSUPPORTED, answer_html
 from localctx.ui.render import escape
+from localctx.workflows.answer.question_kind import is_small_talk
 from localctx.workflows.chat.asked_sources import AskedSources
 
 State = Literal["found", "unsure", "missing", "plain"]
@@ -35,6 +36,7 @@ CLOSEST = "The closest passage:"
 HOW_COUNTED = "How it was counted"
 EXTRACTED = "Key sentences from the document"
 WRITTEN = "Written by the model: check it. Each number opens the passage behind its sentence."
+UNREAD = "From the model, not from a document: it may be wrong."
 SHORTENED = "Shortened to its last whole sentence: it reached the length limit (Settings: Longest answer)."
 
 OUTDATED = "No longer holds, because the file has changed"
@@ -75,7 +77,7 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
         case _:
             uncited = max(0, m.stats.get("rows", 0) - len(m.citations))
             body = _title(m) + _found(text or "(empty answer)", checked, places, rest, uncited)
-    body += _query(m)
+    body += _query(m) + _unread(m, state, question)
     body += f'<p class="lc-quiet">{SHORTENED}</p>' * (m.stopped == "length")
     if changes := context.outdated.get(m.id):
         body += f'<p class="lc-outdated">{OUTDATED}: {escape("; ".join(changes))}. Ask again to get the new answer.</p>'
@@ -185,6 +187,13 @@ def _summary(text: str, checked: Sequence[AnswerSentence], places: dict[int, Evi
         items = "".join(f"<li>{escape(quote)}{_number(s, places)}</li>" for s, quote in found)
         lines.append(f"<h3>{escape(name)}</h3>" * (len(names) > 1) + f"<ul>{items}</ul>")
     return f'<p class="lc-quiet">{EXTRACTED}</p><div class="lc-said">{"".join(lines)}</div>'
+
+
+def _unread(m: Message, state: State, question: str) -> str:
+    """Returns a line below an answer that no document was read for; "" for other answers, and for small talk."""
+    asked = AskedSources.from_stats(m.stats)
+    unread = asked and not (asked.documents or asked.library or asked.collection or is_small_talk(question))
+    return f'<p class="lc-quiet">{UNREAD}</p>' if unread and state == "plain" else ""
 
 
 def _query(m: Message) -> str:

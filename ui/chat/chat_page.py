@@ -34,6 +34,7 @@ FULL_CHAT_ACTIONS: "tuple[tuple[str, FullChatAction], ...]" = (
     ("Summarize the conversation", "summarize"),
     ("Start a new chat", "new"),
 )
+NONE_TICKED = "No document is ticked: tick one in the sources, or begin a new chat."
 UNSENT = f"{shown_chat.DELETED} Your question is still below: ask it in a new chat."
 _SCRIPT = (Path(__file__).parents[1] / "conversation.js").read_text("utf-8")
 _CHAT_TO_URL = "(chat) => { window.lcDrafts.toAddress(chat) }"
@@ -144,6 +145,8 @@ class ChatPage:
             return gr.skip()
         if chat and not self._shown.exists(chat):
             return self._show_deleted(typed, documents)
+        if listed[1] and not (documents or library or typed.files):
+            return {self.notice: render.note(NONE_TICKED, "error")}
         chat = chat or self._starter.begin_chat(documents)
         emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}
         return self._begin(chat, lambda: self._starter.ask(typed, chat, documents, library, until, listed[1]), emptied)

@@ -18,7 +18,7 @@ const tick = () => element.querySelectorAll('input').forEach(box => { box.checke
 new MutationObserver(tick).observe(element, { attributes: true, childList: true, subtree: true })
 """
 CHARACTERS_OF_A_WORD = 6  # rough average for English text, including the space
-_NONE_TICKED = '<p role="status">No document is ticked.</p>'
+_NONE_TICKED = '<p role="status" data-none-ticked>No document is ticked.</p>'
 _EMPTY = "<p>Drop a document anywhere on this page, or add one from the library.</p>"
 
 

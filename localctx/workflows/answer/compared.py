@@ -111,7 +111,8 @@ class _Comparison:
             values = list[DocumentValue]()
             for document, label in self._labelled:
                 values.append((yield from self._value(asked, document, label)))
-            if not asked.implied or any(value.state != "missing" for value in values):
+            states = {value.state for value in values}
+            if not asked.implied or ("said" in states and "unsure" not in states):
                 yield from self._tell_row(asked.noun, values)
         if not self._request.text:
             yield from self._tell(no_answer(self._case.question))

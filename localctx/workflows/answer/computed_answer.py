@@ -29,9 +29,7 @@ from localctx.models.token_controls import NO_CONTROLS, TokenControls
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.answer_case import AnswerCase
 
-NOT_COMPUTED = (
-    "this answer is from passages and computes nothing: to count, add up or compare all rows, ask about the one table"
-)
+NOT_COMPUTED = "This was read, not calculated. To count, add up or compare all rows, ask about only the table"
 """The note to an answer that is made from passages with rows of a table, and not computed."""
 
 _MAX_CITED = 10  # rows
@@ -57,17 +55,21 @@ class TableWorkflow:
     ) -> Request | None:
         """Build the request that answers ``question`` by computing over a table of the documents.
 
-        Returns None if the question asks for no computation, if not exactly one document has a table, or if there are
-        several possible queries and the model cannot choose among them. If the question computes over all rows but has
-        words that no query uses, the answer says so; if there are other documents, returns None, as they may answer.
+        Returns None if the question asks for no computation, if no document has a table, if several tables could be
+        meant, or if there are several possible queries and the model cannot choose among them. If the question computes
+        over all rows but has words that no query uses, the answer says so; if there are other documents, returns None,
+        as they may answer.
         """
         if self._runtime.settings.mode != "auto" or not conversation.is_free or not wanted(question).computes:
             return None
         found = [d for d in documents or () if any(span.kind == "row" for span in d.spans)]
-        if len(found) != 1 or not (tables := tables_of(found[0])):
+        known = [(d, likeliest_table(tables, question)) for d in found if (tables := tables_of(d))]
+        asked = [(d, table, queries(table, question)) for d, table in known]
+        if len(asked) > 1:
+            asked = [one for one in asked if one[2]]
+        if len(asked) != 1:
             return None
-        table = likeliest_table(tables, question)
-        possible = queries(table, question)
+        document, table, possible = asked[0]
         has_others = len(documents or ()) > 1
         unused = [] if possible or has_others else why_not_computed(table, question)
         if not possible and not unused:
@@ -75,7 +77,7 @@ class TableWorkflow:
         if len(possible) > 1 and self._builder.model.engine != "torch":
             return None
         try:
-            request = self._request(found[0], table, question, possible)
+            request = self._request(document, table, question, possible)
         except TooLong:  # the table has very many columns
             return None
         request.prompt.unused_words = unused

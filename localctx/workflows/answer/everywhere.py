@@ -247,5 +247,5 @@ def _passages_of(store: Store, documents: Sequence[StoredDocument], question: st
 def _nothing(asked: int, total: int) -> str:
     if asked < total:
         return "No passage that was asked so far answers this question."
-    said = "Its one passage does not answer" if asked == 1 else f"None of its {asked:,} passages answers"
+    said = "The one passage does not answer" if asked == 1 else f"None of the {asked:,} passages answers"
     return f"{NOT_SAID} {said} this question."

@@ -261,9 +261,9 @@ class ChatWorkflow:
         known = messages_until(chosen, locate_mark(documents, until)) if until else chosen
         exchanges, all_chosen = history(known, about_documents), history(chosen, about_documents)
         if all_chosen != history(before, about_documents):
-            yield Note("earlier answers are left out: documents were read for them that are no longer chosen")
+            yield Note("Earlier answers about unticked documents are not used")
         if exchanges != all_chosen:
-            yield Note("answers from a later place of the document are left out")
+            yield Note("Answers from a later place of the document are not used")
         keeper = chat.settings.get("keep", "")
         conversation = Conversation(chat.id, exchanges, keeper, begun=begun.text if begun else "")
         request = yield from self._ask.open(documents, question, True, conversation, until)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from localctx.library.tables.question_words import wanted
 from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.word_forms import word_forms
 from localctx.store.documents import StoredDocument
@@ -65,6 +66,8 @@ def _plain(question: str, documents: Sequence[StoredDocument]) -> ComparingQuest
         return None
     subject, language = content_of(question), language_of(question) or "en"
     if is_instruction(question) or asks_of_the_whole(question) or not subject.words:
+        return None
+    if wanted(question).computes and any(span.kind == "row" for document in documents for span in document.spans):
         return None
     if _names_one(question, documents, proper=language != "de"):
         return None

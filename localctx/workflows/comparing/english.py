@@ -5,7 +5,8 @@ from localctx.workflows.comparing.subjects import Subject, named_subject
 
 _ONE = (
     r"(?:lease|contract|agreement|document|file|text|paper|offer|quote|quotation|bid|proposal|tender|report|letter|"
-    r"invoice|bill|loan|plan|version|deal|tariff|subscription|statement|order|certificate|pdf|manual|article)"
+    r"invoice|bill|loan|plan|version|deal|tariff|subscription|statement|order|certificate|pdf|manual|article|"
+    r"flat|apartment|landlord|bank|company|supplier|provider|insurer|employer|job)"
 )
 _DOC, _DOCS = rf"(?:[\w-]+ )?(?:{_ONE}|policy)", rf"(?:[\w-]+ )?(?:{_ONE}s|policies)"
 _THE = r"(?:the|these|those|my|our|your)"

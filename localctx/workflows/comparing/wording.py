@@ -31,7 +31,7 @@ class Wording:
 WORDINGS = {
     "en": Wording(
         said="{name}: {value}.",
-        missing="{name} does not say it.",
+        missing="Not found in {name}.",
         unsure="{name}: no sure answer.",
         not_said="not stated",
         not_sure="not sure",
@@ -53,7 +53,7 @@ WORDINGS = {
     ),
     "de": Wording(
         said="{name}: {value}.",
-        missing="{name} sagt das nicht.",
+        missing="In {name} nicht gefunden.",
         unsure="{name}: keine sichere Antwort.",
         not_said="nicht genannt",
         not_sure="nicht sicher",
@@ -79,7 +79,7 @@ WORDINGS = {
     ),
     "fr": Wording(
         said="{name} : {value}.",
-        missing="{name} ne le dit pas.",
+        missing="Pas trouvé dans {name}.",
         unsure="{name} : pas de réponse sûre.",
         not_said="non indiqué",
         not_sure="pas sûr",
@@ -105,7 +105,7 @@ WORDINGS = {
     ),
     "es": Wording(
         said="{name}: {value}.",
-        missing="{name} no lo dice.",
+        missing="No se encuentra en {name}.",
         unsure="{name}: no hay respuesta segura.",
         not_said="no se indica",
         not_sure="no es seguro",
@@ -131,7 +131,7 @@ WORDINGS = {
     ),
     "zh": Wording(
         said="{name}：{value}。",  # noqa: RUF001
-        missing="{name}没有说明。",
+        missing="在{name}中没有找到。",
         unsure="{name}：没有可靠的答案。",  # noqa: RUF001
         not_said="未说明",
         not_sure="不确定",
