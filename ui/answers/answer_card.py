@@ -21,6 +21,7 @@ from localctx.library.wording.sentences import trim_to_sentence
 from localctx.library.wording.yes_no import without_repeated_clause
 from localctx.store.chats import SUMMARY, Message
 from localctx.ui.answers import evidence, message_actions
+from localctx.ui.answers.compared_card import compared_lines
 from localctx.ui.answers.evidence import EvidencePlace, Quotation, TextOf, place_of
 from localctx.ui.answers.markdown import UNSUPPORTED, answer_html
 from localctx.ui.render import escape
@@ -74,6 +75,8 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
             body = _unsure(text, checked, [*places.values(), *rest])
         case _ if _is_summary(m):
             body = _summary(text, checked, places)
+        case _ if m.stats.get("mode") == "compared" and not text.startswith("|"):
+            body = compared_lines(text, checked, places, _asked_documents(m) or len(checked))
         case _:
             uncited = max(0, m.stats.get("rows", 0) - len(m.citations))
             body = _title(m) + _found(text or "(empty answer)", checked, places, rest, uncited)
@@ -187,6 +190,11 @@ def _summary(text: str, checked: Sequence[AnswerSentence], places: dict[int, Evi
         items = "".join(f"<li>{escape(quote)}{_number(s, places)}</li>" for s, quote in found)
         lines.append(f"<h3>{escape(name)}</h3>" * (len(names) > 1) + f"<ul>{items}</ul>")
     return f'<p class="lc-quiet">{EXTRACTED}</p><div class="lc-said">{"".join(lines)}</div>'
+
+
+def _asked_documents(m: Message) -> int:
+    asked = AskedSources.from_stats(m.stats)
+    return len(asked.documents) if asked else 0
 
 
 def _unread(m: Message, state: State, question: str) -> str:
