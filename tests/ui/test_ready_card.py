@@ -244,6 +244,18 @@ def sentences_of(text: str, name: str = "lease.txt") -> ReadDocument:
     return ReadDocument(name, name, name, characters=len(text), guide=told)
 
 
+def test_a_file_that_was_dropped_twice_is_shown_once():
+    once = ReadDocument("/tmp/1/lease.txt", "lease.txt", "id", characters=120)
+    other = ReadDocument("/tmp/2/annex.txt", "annex.txt")
+    twice = replace(once, source="/tmp/3/lease.txt")
+    state = ReadingState(documents=[once, other, twice], phase="reading")
+    assert state.distinct == {0: once, 1: other}
+    shown = ready_text.card(state)
+    assert shown.count("<li") == 2
+    assert "Reading 20 words" in shown.replace("about ", "")
+    assert "2 documents" in guide(state)
+
+
 def test_of_many_documents_the_first_are_told_and_the_others_counted():
     documents = [sentences_of(LEASE.decode(), f"lease-{i}.txt") for i in range(5)]
     broken = ReadDocument("broken.pdf", "broken.pdf", error="it is damaged")

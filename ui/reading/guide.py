@@ -24,7 +24,7 @@ SUMMARIZE = ("Summarize this document", "Summarize these documents")  # the ques
 
 def guide(state: ReadingState) -> str:
     """Returns the guide to the documents of a chat without messages; "" for other chats."""
-    found = list({d.document or d.source: d for d in state.documents if not d.error}.values())
+    found = [d for d in state.distinct.values() if not d.error]
     if not found or state.wanted.has_messages:
         return ""
     several = len(found) > 1

@@ -108,7 +108,7 @@ class ReadyCard:
         """Returns (name, id of the document, facts, whether it can be read) of each file in the question box. The id is
         "" until the document is stored.
         """
-        files = [d for d in state.documents if d.source in state.wanted.files]
+        files = [d for d in state.distinct.values() if d.source in state.wanted.files]
         return [(d.name, d.document, ready_text.facts(d, state), not d.error) for d in files]
 
     def _suggested(self, state: ReadingState) -> list[str]:

@@ -22,8 +22,8 @@ def card(state: ReadingState) -> str:
     """Returns the chips of the documents, and the line below the chips; "" if the chat has no documents."""
     if not state.documents:
         return ""
-    chips = "".join(_chip(i, d, state) for i, d in enumerate(state.documents[:MAX_CHIPS]))
-    more = len(state.documents) - MAX_CHIPS
+    chips = "".join(_chip(i, d, state) for i, d in list(state.distinct.items())[:MAX_CHIPS])
+    more = len(state.distinct) - MAX_CHIPS
     chips += f"<li>and {more:,} more</li>" if more > 0 else ""
     errors = dict.fromkeys(in_everyday_words(d.error) for d in state.documents if d.error)
     failed = "".join(f'<p class="lc-bad" role="alert">{render.escape(error)}</p>' for error in errors)
@@ -33,7 +33,7 @@ def card(state: ReadingState) -> str:
 
 def facts(d: ReadDocument, state: ReadingState) -> str:
     """Returns a document's length and state in words."""
-    return " · ".join(filter(None, [length(d), _sign(d, state)[1]]))
+    return " · ".join(filter(None, [length(d), _sign(d, state)[1].lower()]))
 
 
 def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:
@@ -87,7 +87,7 @@ def _opening(state: ReadingState) -> str:
 def _reading(state: ReadingState) -> str:
     p = state.progress
     left = f", about {render.duration(p.eta)} left" if p and p.eta is not None and p.eta >= 1 else ""
-    return f"Reading {_amount(state.documents)}{left}. {MAY_ASK}"
+    return f"Reading {_amount(list(state.distinct.values()))}{left}. {MAY_ASK}"
 
 
 def _amount(documents: Sequence[ReadDocument]) -> str:

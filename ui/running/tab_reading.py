@@ -82,6 +82,14 @@ class ReadingState:
         self.percent = max(self.percent, round(first + share * (last - first)) if last else 0)
 
     @property
+    def distinct(self) -> dict[int, ReadDocument]:
+        """The documents by their places in ``documents``, each once, also if its file was dropped twice."""
+        first = dict[str, int]()
+        for place, document in enumerate(self.documents):
+            first.setdefault(document.document or document.source, place)
+        return {place: self.documents[place] for place in first.values()}
+
+    @property
     def is_ready(self) -> bool:
         """True once questions about the documents start at once: they were made ready, or the only one was earlier."""
         return bool(self.ready) or (len(self.documents) == 1 and self.documents[0].read)
