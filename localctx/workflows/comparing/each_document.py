@@ -26,8 +26,8 @@ _DIFFERENCES = re.compile(
     r"(?:please )?compare (?:them|both|the .{1,30}|these .{1,30}|those .{1,30})",
     re.IGNORECASE,
 )
-_DIFFERING = ("rent", "salary", "interest", "deposit", "start", "end", "term", "notice", "area")
-_MOST_DIFFERENCES = 5
+_DIFFERING = ("rent", "interest", "deposit", "start", "end", "term", "notice", "area", "salary")
+_MOST_DIFFERENCES = 6
 _REFERS_BACK = re.compile(
     r"\W*(?:and|but|so|why not|what about|how about|which of)\b|"
     r".*\b(?:he|she|they|this|that|these|those|both|either|neither)\b|"
