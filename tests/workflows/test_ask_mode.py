@@ -11,7 +11,7 @@ from localctx.store.store import Store
 
 pytestmark = pytest.mark.slow
 
-QUESTION = "How long is river 7?"
+QUESTION = "How long is river 7"  # several documents are asked together, because it does not end as a question
 
 
 def planned(home, model, *files, **settings):

@@ -4,7 +4,7 @@ import pytest
 from stored_documents import row
 
 from localctx.store.documents import Span, StoredDocument
-from localctx.workflows.comparing.each_document import asked_of_each
+from localctx.workflows.answer.each_document import asked_of_each
 
 PARK = (
     "Tenancy agreement between Helen Marsh (the landlord) and Tom Reed (the tenant). The tenant pays a monthly rent of "
@@ -52,6 +52,7 @@ def test_a_plain_question_is_put_to_each_of_two_leases_as_it_is(question):
         "And what about dogs?",
         "Does he pay the rent?",
         "Do both allow pets?",
+        "Which tenant pays the lowest rent?",
         "Summarize the documents.",
         "The landlord of the flat",  # no question
         "Is it?",

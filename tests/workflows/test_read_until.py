@@ -329,7 +329,7 @@ def test_a_chat_may_read_on_and_forgets_what_is_further_on_where_it_goes_back(ho
     assert "until" not in third
     history = len(QUESTION) + 4
     assert second["tokens"]["prompt"] > first["tokens"]["prompt"] + 0.3 * 700 * 0.9 + history
-    assert any("a later place of the document are left out" in note for note in told)
+    assert any("a later place of the document are not used" in note for note in told)
     # of the four answers before it only the first was given from so little
     assert first["tokens"]["prompt"] < back["tokens"]["prompt"] < second["tokens"]["prompt"]
     marks = [m.stats.get("until", {}).get("mark") for m in messages if m.role == "assistant"]

@@ -23,9 +23,9 @@ from localctx.library.wording.no_answer import no_answer
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.abstention import says_nothing
 from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.each_document import asked_of_each
 from localctx.workflows.answer.question_likelihood import question_alone
 from localctx.workflows.comparing.document_value import DocumentValue, missing, read_value
-from localctx.workflows.comparing.each_document import asked_of_each
 from localctx.workflows.comparing.rules import ComparingQuestion
 from localctx.workflows.comparing.verdict import compared_values, line_of, value_of, verdict_line, winners
 from localctx.workflows.comparing.wording import WORDINGS

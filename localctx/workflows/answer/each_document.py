@@ -31,7 +31,7 @@ _MOST_DIFFERENCES = 6
 _REFERS_BACK = re.compile(
     r"\W*(?:and|but|so|why not|what about|how about|which of)\b|"
     r".*\b(?:he|she|they|this|that|these|those|both|either|neither)\b|"
-    r".*\b(?:[12]\d{3}|documents?|files?)\b",
+    r".*\bwhich\b.*\b(?:\w+est|most|least)\b|.*\b(?:[12]\d{3}|documents?|files?)\b",
     re.IGNORECASE,
 )
 
