@@ -145,7 +145,7 @@ class ChatPage:
             return gr.skip()
         if chat and not self._shown.exists(chat):
             return self._show_deleted(typed, documents)
-        if listed[1] and not (documents or library or typed.files):
+        if not typed.files and self.about.none_ticked(documents, library, listed):
             return {self.notice: render.note(NONE_TICKED, "error")}
         chat = chat or self._starter.begin_chat(documents)
         emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}

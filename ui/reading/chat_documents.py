@@ -126,6 +126,13 @@ class ChatDocuments:
             self.add: _opened(True),
         }
 
+    def none_ticked(self, documents: Sequence[str], library: str, listed: tuple[str, Sequence[str]]) -> bool:
+        """Returns True if there are documents in the checklist, but nothing to ask about is chosen."""
+        if documents or library:
+            return False
+        with self._window.store() as store:
+            return any(map(store.documents.get, listed[1]))
+
     def _list(self, chosen: list[str] | None, listed: tuple[str, Sequence[str]]) -> Updates:
         """Returns updates of the checklist. The ``chosen`` documents are ticked; documents that were ``listed`` before
         stay in the list.
