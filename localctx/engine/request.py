@@ -60,6 +60,7 @@ class RequestPrompt:
     until: dict[str, Any] | None = None  # set if only the beginning of a document is read
     possible_queries: Sequence[str] = ()  # SQL queries over a table, of which the model chooses one
     unused_words: Sequence[str] = ()  # of a question about a table, for which no query answers it
+    comparison: Any = None  # the ComparingQuestion that each of several documents is asked
 
     @property
     def sources(self) -> list[tuple[StoredDocument, int, int]]:

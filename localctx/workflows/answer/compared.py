@@ -1,4 +1,4 @@
-"""Answers a question that compares documents: asks one plain question about each document, and compares the values.
+"""Answers a question that is put to each of several documents, and compares their values if the question does.
 
 Each document is read alone, so that its kept pages are reused. ``workflows.comparing`` recognizes such questions.
 """
@@ -41,17 +41,18 @@ class ComparedWorkflow:
         self._builder = builder
 
     def open(self, documents: Sequence[StoredDocument] | None, question: str, persist: bool) -> Request | None:
-        """Build the request that compares ``documents``. Its prompt is the question alone.
+        """Build the request that asks each of ``documents``. Its prompt is the question alone.
 
-        With ``persist``, kept pages are reused, and new ones are kept. Returns None if the question does not compare
-        documents, or if ``documents`` is None (the whole library).
+        With ``persist``, kept pages are reused, and new ones are kept. Returns None if the documents are asked
+        together, or if ``documents`` is None (the whole library).
         """
         given = list({document.id: document for document in documents or ()}.values())
         asked = asked_of_each(question, given)
         if not asked:
             return None
         request = question_alone(self._builder, question)
-        request.prompt.documents, request.adapter = given, self._builder.runtime.adapter
+        request.prompt.documents, request.prompt.comparison = given, asked
+        request.adapter = self._builder.runtime.adapter
         plain = " ".join(question.plain for question in (asked, *asked.others))
         request.result.compared = ComparedReport(plain, asked.order, persist)
         request.result.token_totals = {"prompt": 0, "reused": 0, "prefilled": 0, "generated": 0}
@@ -87,9 +88,8 @@ class _Comparison:
     """Asks the documents of a request, one after the other."""
 
     def __init__(self, case: AnswerCase, make_answer: MakeAnswer) -> None:
-        request = case.request
-        asked = asked_of_each(case.question, request.prompt.documents)
-        assert asked, "the request was opened for a comparison"
+        request, asked = case.request, case.request.prompt.comparison
+        assert isinstance(asked, ComparingQuestion), "the request was opened for a comparison"
         assert request.result.compared, "the request has its report"
         assert case.open_documents, "the case can open further requests"
         self._case, self._make_answer, self._report = case, make_answer, request.result.compared
