@@ -2,7 +2,7 @@
 
 import pytest
 
-from localctx.library.citations.yes_no_evidence import settled, shares_words
+from localctx.library.citations.yes_no_evidence import shares_words, supported_answer
 
 WATER = "The rent includes water, but not gas and electricity."
 CONSENT = "Pets may be kept only with the written consent of the landlord."
@@ -53,11 +53,11 @@ CONSENT = "Pets may be kept only with the written consent of the landlord."
     ],
 )
 def test_a_yes_or_no_is_given_as_far_as_its_sentence_supports_it(answer, question, cited, given):
-    assert settled(answer, question, cited) == given
+    assert supported_answer(answer, question, cited) == given
 
 
 def test_a_question_that_denies_is_not_taken_for_contradicted():
-    assert settled("No.", "Is gas not included?", "Gas is included.") == "No."
+    assert supported_answer("No.", "Is gas not included?", "Gas is included.") == "No."
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ LEASES = documents(park_lane=PARK, mill_road=MILL)
         "Who is the landlord?",
         "Are pets allowed?",  # one document has no word of it, but the two are alike
         "Is there a garden?",
+        "What was the rent in 2025?",
         "Wer ist der Vermieter?",
     ],
 )

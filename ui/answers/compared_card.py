@@ -8,8 +8,6 @@ from localctx.ui.answers import evidence
 from localctx.ui.answers.evidence import EvidencePlace
 from localctx.ui.render import escape
 
-_NAMED = re.compile(r"^(?P<name>.+?\.\w{1,5}(?: \(\d+\))?|.+?)\s?[:：]\s?(?P<value>.*?)[.。]?$", re.DOTALL)  # noqa: RUF001
-
 
 def compared_lines(
     text: str, checked: Sequence[AnswerSentence], places: Mapping[int, EvidencePlace], documents: int
@@ -22,10 +20,14 @@ def compared_lines(
 
 
 def _line(line: str, place: EvidencePlace | None) -> str:
-    named = _NAMED.match(line)
+    named = place and re.match(rf"({re.escape(place.name)}(?: \(\d+\))?)\s?[:：]\s?(.*?)[.。]?$", line, re.DOTALL)  # noqa: RUF001
     if not place or not named:
         return f'<p class="lc-told">{escape(line)}</p>'
-    value, name = named["value"], f'<p class="lc-quiet">{escape(named["name"])}</p>'
-    if evidence.squeezed(value) in evidence.squeezed(place.text):
-        return f"<section>{name}{evidence.quotation(place, value, css='lc-alone')}</section>"
-    return f'<section>{name}<p class="lc-value">{escape(value)}</p>{evidence.quotation(place, value)}</section>'
+    name, value = named.groups()
+    head, is_quoted = (
+        f'<p class="lc-quiet">{escape(name)}</p>',
+        evidence.squeezed(value) in evidence.squeezed(place.text),
+    )
+    if not is_quoted:
+        head += f'<p class="lc-value">{escape(value)}</p>'
+    return f"<section>{head}{evidence.quotation(place, value, css='lc-alone' * is_quoted)}</section>"

@@ -21,6 +21,7 @@ LONG_WORDS, LONG_CHARACTERS = 40, 300  # a longer sentence is divided into claus
 MIN_WORDS = 5  # words of a clause
 MAX_RUN = 3  # sentences or clauses in a row that are evidence together
 RUN_COST = 0.2  # weighted share of the answer's words that each further sentence must add
+YES_NO_QUESTION = 0.55  # weight of the question's words in the evidence of a yes or no; the answer's words get the rest
 
 _CUT = re.compile(
     r"(?<=[;:])\s+|(?<=[；：])\s*"  # noqa: RUF001
@@ -99,9 +100,6 @@ def terms_of(text: str, only_content: bool = False) -> frozenset[str]:
 
 def _is_character(word: WordForm) -> bool:
     return "\u3040" <= word.form[0] <= "\u9fff"
-
-
-YES_NO_QUESTION = 0.55  # weight of the question's words in the evidence of a yes or no; the answer's words get the rest
 
 
 class EvidenceScorer:

@@ -3,7 +3,7 @@
 import re
 
 from localctx.library.citations.claims import claim_of
-from localctx.library.wording.word_forms import NEGATIONS, word_forms
+from localctx.library.wording.word_forms import NEGATIONS, content_forms
 from localctx.library.wording.yes_no import clause_after, starts_with_yes
 
 ENOUGH = 0.5  # share of the question's content words; a sentence with no more of them does not support a yes or no
@@ -14,22 +14,21 @@ _CONDITIONS = re.compile(
     r"|除非|只有|仅",
     re.IGNORECASE,
 )
-_REFUSALS = re.compile(
-    r"\b(?:prohibit|forbid|forbidden|banned|exclud|refus|deni|verboten|untersagt|ausgeschlossen|interdit|exclu|"
-    r"prohib|excluid)\w*|禁止|不得",
+_PROHIBITED = re.compile(
+    r"\b(?:prohib|forbid|banned|exclu|refus|deni|verboten|untersagt|ausgeschlossen|interdit)\w*|禁止|不得",
     re.IGNORECASE,
 )
-_CLAUSES = re.compile(r"[;:]|,\s*(?:but|and not|aber|mais|pero)\b|，但")  # noqa: RUF001
+_CLAUSE_ENDS = re.compile(r"[;:]|,\s*(?:but|and not|aber|mais|pero)\b|，但")  # noqa: RUF001
 
 
-def settled(answer: str, question: str, cited: str) -> str:
-    """Returns the text to give for an ``answer`` that begins with yes or no and cites the sentence ``cited``.
+def supported_answer(answer: str, question: str, cited: str) -> str:
+    """Returns as much of an ``answer`` that begins with yes or no as the sentence ``cited`` supports.
 
-    The text is the answer if its words are in the sentence. It is only the yes or no if they are from other places. It
-    is the sentence if this sets a condition, says the contrary, or has too few words of the question.
+    Returns the whole answer if its other words are in the sentence, and only the yes or no if they are from other
+    places. Returns the sentence itself if it sets a condition, says the contrary, or has too few words of the question.
     """
-    asked, about = _content(question), _clause_about(question, cited)
-    shared = len(asked & _content(about))
+    asked, about = content_forms(question), _clause_about(question, cited)
+    shared = len(asked & content_forms(about))
     clause = clause_after(answer) or ""
     before = _words_before(clause, cited)
     if _CONDITIONS.search(about) or (shared == len(asked) and _contradicts(answer, question, about)):
@@ -43,8 +42,8 @@ def settled(answer: str, question: str, cited: str) -> str:
 
 def shares_words(question: str, sentence: str) -> bool:
     """Returns True if ``sentence`` has a content word of ``question``, or if the question has none."""
-    asked = _content(question)
-    return not asked or bool(asked & _content(sentence))
+    asked = content_forms(question)
+    return not asked or bool(asked & content_forms(sentence))
 
 
 def _contradicts(answer: str, question: str, clause: str) -> bool:
@@ -54,14 +53,14 @@ def _contradicts(answer: str, question: str, clause: str) -> bool:
     if any(claim_of(question).denied.values()):
         return False
     denied = claim_of(clause).denied
-    denies = any(denied.get(word, True) for word in _content(question)) or bool(_REFUSALS.search(clause))
+    denies = any(denied.get(word, True) for word in content_forms(question)) or bool(_PROHIBITED.search(clause))
     return denies == starts_with_yes(answer)
 
 
 def _clause_about(question: str, sentence: str) -> str:
     """Returns the clause of ``sentence`` with the most content words of ``question``."""
-    asked = _content(question)
-    return max(_CLAUSES.split(sentence), key=lambda clause: len(asked & _content(clause)))
+    asked = content_forms(question)
+    return max(_CLAUSE_ENDS.split(sentence), key=lambda clause: len(asked & content_forms(clause)))
 
 
 def _words_before(clause: str, cited: str) -> list[str] | None:
@@ -69,10 +68,6 @@ def _words_before(clause: str, cited: str) -> list[str] | None:
     words, sentence = _squeezed(clause), _squeezed(cited)
     found = re.search(rf"(?<!\w){re.escape(words)}(?!\w)", sentence) if words else None
     return sentence[: found.start()].split() if found else None
-
-
-def _content(text: str) -> set[str]:
-    return {word.form for word in word_forms(text) if word.is_content}
 
 
 def _squeezed(text: str) -> str:

@@ -22,8 +22,9 @@ _NUMBER = re.compile(  # the number of a clause or item, which begins a sentence
 )
 _ABBREVIATED = re.compile(
     r"(?:\n|\b(?:am|vom|zum|bis|dem|den|der|ab|seit)\s)[^\S\n]*\d{1,2}\.$|"  # numbers of items, days of German dates
-    r"(?:\b(?:(?<![ap]\.)[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Gen|Col|Sgt|Capt|Lt|Rev|Hon|Gov|Sen|Rep|vs|etc|al|cf|ca|approx|"
-    r"Inc|Ltd|Co|Corp|Nos|Nr|Fig|Figs|Eq|Sec|Ch|Vol|Vols|ed|eds|pp|Art|bzw|usw|resp)|\b(?![ap]\.m\b)[a-z](?:\.[a-z])+)\.$",
+    r"(?:\b(?:(?<![ap]\.)[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Gen|Col|Sgt|Capt|Lt|Rev|Hon|Gov|Sen|Rep|vs|etc|al|cf|ca|"
+    r"approx|Inc|Ltd|Co|Corp|Nos|Nr|Fig|Figs|Eq|Sec|Ch|Vol|Vols|ed|eds|pp|Art|bzw|usw|resp)|"
+    r"\b(?![ap]\.m\b)[a-z](?:\.[a-z])+)\.$",  # initials and abbreviations, but not times of day
 )
 _BEFORE_NUMBER = re.compile(r"\bNo\.$", re.IGNORECASE)
 

@@ -80,6 +80,11 @@ def word_forms(text: str) -> Iterator[WordForm]:
         yield WordForm(number_at(text, start, end) if word[0].isdigit() else form_of(word), start, end, word)
 
 
+def content_forms(text: str) -> set[str]:
+    """Returns the forms of the content words of ``text``."""
+    return {word.form for word in word_forms(text) if word.is_content}
+
+
 @lru_cache(1 << 16)
 def form_of(word: str) -> str:
     """Returns the normalized form of a lower-case word.

@@ -2,7 +2,7 @@
 
 import re
 
-from localctx.library.wording.word_forms import word_forms
+from localctx.library.wording.word_forms import content_forms
 
 _YES = "yes|yeah|yep|jawohl|ja|oui|sí|sì|sim|да"
 _NO = "no|nope|nein|doch|nee|non|si|não|нет|tak|nie"
@@ -43,8 +43,7 @@ def without_repeated_clause(answer: str, question: str) -> str:
     "Yes, keep a dog." to "May I keep a dog?" becomes "Yes."; other answers are returned unchanged.
     """
     clause = clause_after(answer)
-    asked = {word.form for word in word_forms(question) if word.is_content}
-    said = {word.form for word in word_forms(clause or "") if word.is_content}
+    asked, said = content_forms(question), content_forms(clause or "")
     if not said or not said <= asked:
         return answer
     return answer.removesuffix(clause or "").strip(" ,;:!(-–—，；：！（") + "."  # noqa: RUF001

@@ -25,7 +25,7 @@ from localctx.library.citations.cite import cite_passages, nearest_sentence
 from localctx.library.citations.yes_no_evidence import shares_words
 from localctx.library.wording.no_answer import is_no_answer, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
-from localctx.workflows.answer.held_answer import checked_answer
+from localctx.workflows.answer.held_answer import emit_held
 from localctx.workflows.answer.question_likelihood import is_likelier, likelihood_alone
 
 _AROUND = ' ."'  # characters stripped from both ends of an answer
@@ -59,7 +59,7 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     request.result.evidence = evidence.of_answer(likelihood + others, tokens)
     request.result.confidence = round(calibration.confidence(request.result.evidence), 4)
     if not says_nothing(request) and request.result.confidence >= calibration.threshold:
-        yield from checked_answer(request, case.question, held)
+        yield from emit_held(request, case.question, held)
         return
     request.result.withheld = None if says_nothing(request) else request.texts[0]
     request.result.answers, request.result.citations = [[]], []

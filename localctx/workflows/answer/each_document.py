@@ -9,7 +9,7 @@ from itertools import combinations
 
 from localctx.library.tables.question_words import wanted
 from localctx.library.wording.identify_language import language_of
-from localctx.library.wording.word_forms import word_forms
+from localctx.library.wording.word_forms import content_forms, word_forms
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.question_kind import asks_of_the_whole, is_instruction
 from localctx.workflows.comparing.comparing_question import FEWEST, MOST, comparing_question
@@ -17,7 +17,7 @@ from localctx.workflows.comparing.rules import ComparingQuestion
 from localctx.workflows.comparing.subjects import SUBJECTS, content_of
 from localctx.workflows.comparing.wording import WORDINGS
 
-ALIKE = 0.12  # share of common content words: 0.12 to 0.3 for two leases, below 0.1 for a lease and a novel
+ALIKE = 0.12  # Jaccard index of the content words: 0.12 to 0.3 for two leases, below 0.1 for a lease and a novel
 _COMPARED_CHARACTERS = 20_000  # of each document, to tell whether two are alike
 _MOST_CHARACTERS = 200
 _DIFFERENCES = re.compile(
@@ -28,10 +28,11 @@ _DIFFERENCES = re.compile(
 )
 _DIFFERING = ("rent", "interest", "deposit", "start", "end", "term", "notice", "area", "salary")
 _MOST_DIFFERENCES = 6
-_REFERS_BACK = re.compile(
+# questions that refer back, name the documents, or look for the extreme among all
+_ASKED_TOGETHER = re.compile(
     r"\W*(?:and|but|so|why not|what about|how about|which of)\b|"
     r".*\b(?:he|she|they|this|that|these|those|both|either|neither)\b|"
-    r".*\bwhich\b.*\b(?:\w+est|most|least)\b|.*\b(?:[12]\d{3}|documents?|files?)\b",
+    r".*\bwhich\b.*\b(?:\w+est|most|least)\b|.*\b(?:documents?|files?)\b",
     re.IGNORECASE,
 )
 
@@ -62,7 +63,7 @@ def _plain(question: str, documents: Sequence[StoredDocument]) -> ComparingQuest
     """Returns a plain question, which each document may answer. It names none of the documents, and either several of
     them have its words, or two of them are alike.
     """
-    if not question.rstrip().endswith(("?", "？")) or _REFERS_BACK.match(question):  # noqa: RUF001
+    if not question.rstrip().endswith(("?", "？")) or _ASKED_TOGETHER.match(question):  # noqa: RUF001
         return None
     subject, language = content_of(question), language_of(question) or "en"
     if is_instruction(question) or asks_of_the_whole(question) or not subject.words:
@@ -73,7 +74,7 @@ def _plain(question: str, documents: Sequence[StoredDocument]) -> ComparingQuest
         return None
     wording = language if language in WORDINGS else "en"
     asked = ComparingQuestion(wording, question.strip(), "none", subject, implied=True)
-    return asked if _about(asked, documents) >= FEWEST or _are_alike(documents) else None
+    return asked if _about(asked, documents) >= FEWEST or are_alike(documents) else None
 
 
 def _about(asked: ComparingQuestion, documents: Sequence[StoredDocument]) -> int:
@@ -92,10 +93,7 @@ def _names_one(question: str, documents: Sequence[StoredDocument], proper: bool)
     return any(0 < sum(name in document.text for document in documents) < len(documents) for name in capitalized)
 
 
-def _are_alike(documents: Sequence[StoredDocument]) -> bool:
-    """Returns True if two documents share many words, as two leases do."""
-    forms = [
-        {word.form for word in word_forms(document.text[:_COMPARED_CHARACTERS]) if word.is_content}
-        for document in documents
-    ]
+def are_alike(documents: Sequence[StoredDocument]) -> bool:
+    """Returns True if two documents share many content words, as two leases do (Jaccard index of their forms)."""
+    forms = [content_forms(document.text[:_COMPARED_CHARACTERS]) for document in documents]
     return any(len(a & b) >= ALIKE * len(a | b) > 0 for a, b in combinations(forms, 2))

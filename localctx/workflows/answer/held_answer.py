@@ -5,19 +5,19 @@ from dataclasses import replace
 
 from localctx.engine.events import Event, Token
 from localctx.engine.request import Request
-from localctx.library.citations.yes_no_evidence import settled
+from localctx.library.citations.yes_no_evidence import supported_answer
 from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.quantities import has_other_period
 from localctx.library.wording.yes_no import clause_after
 
 
-def checked_answer(request: Request, question: str, held: Sequence[Event]) -> Iterator[Event]:
-    """Yields the events of the answer of ``request``. Its text is replaced if the citation does not support the yes or
-    no at its start, or gives an amount for another period than the ``question`` asks for.
+def emit_held(request: Request, question: str, held: Sequence[Event]) -> Iterator[Event]:
+    """Yields the ``held`` events of the answer of ``request``. Its text is replaced if the citation does not support
+    the yes or no at its start, or gives an amount for another period than the ``question`` asks for.
     """
     before = request.texts[0]
     cited = request.result.citations[0].quote if request.result.citations else ""
-    text = _checked(before, question, cited) if cited else before
+    text = _supported(before, question, cited) if cited else before
     if text == before:
         yield from held
         return
@@ -27,8 +27,8 @@ def checked_answer(request: Request, question: str, held: Sequence[Event]) -> It
     yield from request.result.answers[0]
 
 
-def _checked(answer: str, question: str, cited: str) -> str:
+def _supported(answer: str, question: str, cited: str) -> str:
     if clause_after(answer) is not None:
-        return settled(answer, question, cited)
+        return supported_answer(answer, question, cited)
     other = has_other_period(question, answer, cited, language_of(cited) or "en")
     return " ".join(cited.split()) if other else answer

@@ -83,9 +83,10 @@ def read_value(
     best first.
 
     A value must be in a citation about the subject, or else in a sentence of the document about the subject. An answer
-    without a value, as to "what is the purpose of the two papers", need not name the subject.
+    without a value, as to "what is the purpose of the two papers", need not name the subject. The answer to a plain
+    question about no known subject is taken as it is.
     """
-    if asked.implied and not asked.subject.names and citations:  # a plain question: its answer is the value
+    if asked.implied and not asked.subject.names and citations:
         return DocumentValue(document.id, document.name, "said", answer.strip(_AROUND), citation=citations[0])
     reader = _Reader(asked, language_of(document.text) or asked.language, day_comes_first(document.text))
     is_text = asked.subject.kind is None and asked.order == "none"
