@@ -112,6 +112,22 @@ def test_several_are_read_together_in_the_order_a_question_reads_them(opened, do
     assert done.report.tokens.reused >= 1024
 
 
+def test_documents_that_are_alike_are_read_one_by_one_as_a_plain_question_reads_them(opened, tmp_path):
+    files = [tmp_path / f"lease-{name}.txt" for name in "ab"]
+    for file, rent in zip(files, (940, 880), strict=True):
+        clauses = (f"Clause {i}. The tenant pays the landlord a rent of {rent + i} euros.\n" for i in range(20))
+        file.write_text("".join(clauses))
+    with opened() as s:
+        events, ready = make_ready(s, *files)
+        *_, done = s.stream("What is the rent?", list(map(str, files)))
+    assert ready.whole
+    assert done.report.mode == "compared"
+    assert done.report.tokens.prefilled < done.report.tokens.prompt / 4
+    shares = [event.done / event.total for event in events if isinstance(event, Progress) and event.total]
+    assert shares == sorted(shares)
+    assert max(shares) == 1
+
+
 def test_only_what_comes_before_a_mark_is_read(opened, document):
     with opened() as s:
         _, ready = make_ready(s, document, until="50%")

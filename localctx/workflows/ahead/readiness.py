@@ -6,9 +6,11 @@ The time is measured, or predicted from measured rates.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
-from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.events import Event, Progress
 from localctx.engine.prompt import NO_CONVERSATION
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
@@ -26,7 +28,9 @@ from localctx.workflows.ahead.tried_questions import (
     try_questions,
 )
 from localctx.workflows.answer.ask import AskWorkflow
+from localctx.workflows.answer.each_document import are_alike
 from localctx.workflows.answer.question_kind import with_adapter
+from localctx.workflows.comparing.comparing_question import FEWEST, MOST
 from localctx.workflows.index_documents import make_searchable
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
@@ -67,8 +71,8 @@ class ReadinessWorkflow:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
 
     def make_ready(self, documents: Sequence[str], until: str = "") -> EngineCoroutine[Readiness]:
-        """Prefill stored documents (ids) together, in the way in which a question about them would prefill them. If
-        they are too long to be read whole, make them searchable instead.
+        """Prefill stored documents (ids) in the way in which most questions about them would prefill them: one by one
+        if they are alike, else together. If they are too long to be read whole, make them searchable instead.
 
         ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the document. The text after
         the mark is not read. Raises UserError, Cancelled.
@@ -80,7 +84,7 @@ class ReadinessWorkflow:
             if until:
                 beginning, _ = read_until(self._builder.model.tokenizer, stored, until)
                 stored = [beginning]
-            ready = replace((yield from self._make_ready(stored)), summary=self._summary_seconds(stored))
+            ready = replace((yield from self._make_all_ready(stored)), summary=self._summary_seconds(stored))
             if able_to_ask(self._builder) and len(stored) == 1 and not until:
                 questions = yield from model_questions(self._builder, self._ask, stored[0], ready.whole)
                 ready = replace(ready, questions=tuple(questions))
@@ -118,6 +122,16 @@ class ReadinessWorkflow:
         else:
             may_ask = (ready.starts or 0.0) <= MAX_SECONDS
             yield from try_questions(self._builder, self._ask, documents, questions, until, may_ask)
+
+    def _make_all_ready(self, documents: Sequence[StoredDocument]) -> EngineCoroutine[Readiness]:
+        """Prefill documents that are alike one by one, because a plain question is put to each of them."""
+        if not (FEWEST <= len(documents) <= MOST and are_alike(documents)):
+            return (yield from self._make_ready(documents))
+        each = list[Readiness]()
+        for place, document in enumerate(documents):
+            share = partial(_share_of_progress, place, len(documents))
+            each.append((yield from map_events(self._make_ready([document]), share)))
+        return _joined(each)
 
     def _make_ready(self, documents: Sequence[StoredDocument]) -> EngineCoroutine[Readiness]:
         if not self._ask.why_passages(documents):
@@ -171,6 +185,28 @@ class ReadinessWorkflow:
         recent = self._runtime.read_store(lambda store: store.chats.recent_stats(RECENT)) or []
         starts = [s["seconds"]["first_token"] for s in recent if (s.get("model"), s.get("mode")) == (model, "retrieve")]
         return median(starts[:MAX_MEASURED]) if starts else None
+
+
+def _share_of_progress(place: int, count: int, event: Event) -> Event:
+    """Returns the progress with one of ``count`` documents as progress with all of them, and other events unchanged.
+    The remaining time is only known for the last document.
+    """
+    if not isinstance(event, Progress):
+        return event
+    eta = event.eta if place == count - 1 else None
+    return replace(event, done=place * event.total + event.done, total=count * event.total, eta=eta)
+
+
+def _joined(each: Sequence[Readiness]) -> Readiness:
+    """Returns the Readiness of documents that each were made ready."""
+    starts, saved = [r.starts for r in each], [r.saved for r in each]
+    return Readiness(
+        all(r.whole for r in each),
+        sum(filter(None, starts)) if None not in starts else None,
+        sum(filter(None, saved)) if None not in saved else None,
+        sum(r.read for r in each),
+        next((r.failed for r in each if r.failed), ""),
+    )
 
 
 def _predicted(request: Request, built: float) -> tuple[float | None, float | None]:

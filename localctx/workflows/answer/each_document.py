@@ -94,6 +94,9 @@ def _names_one(question: str, documents: Sequence[StoredDocument], proper: bool)
 
 
 def are_alike(documents: Sequence[StoredDocument]) -> bool:
-    """Returns True if two documents share many content words, as two leases do (Jaccard index of their forms)."""
-    forms = [content_forms(document.text[:_COMPARED_CHARACTERS]) for document in documents]
+    """Returns True if two documents share many content words, as two leases do (Jaccard index of their forms). Numbers
+    do not count.
+    """
+    texts = [document.text[:_COMPARED_CHARACTERS] for document in documents]
+    forms = [{form for form in content_forms(text) if not form[0].isdigit()} for text in texts]
     return any(len(a & b) >= ALIKE * len(a | b) > 0 for a, b in combinations(forms, 2))
