@@ -125,21 +125,10 @@ class RequestBuilder:
                 answer=conversation.max_tokens or settings.max_tokens,
                 per_second=persister.rate if persister else None,
             )
-        prompt = RequestPrompt(
-            documents=documents,
-            tokens=tokenized.tokens,
-            boundary=tokenized.boundary,
-            cuts=tokenized.cuts,
-            ranking=tokenized.ranking,
-            document_ends=() if part or conversation.is_verbatim else self._document_ends(tokenized.prompt, texts),
-            asked_before=conversation.history[-1][0] if conversation.history else "",
-            begun=conversation.begun,
-            next_tokens=lambda answer: self._next_prompt(texts, conversation, question or "", answer),
-        )
         return Request(
             model_name=settings.model,
             plan=plan,
-            prompt=prompt,
+            prompt=self._request_prompt(spec, tokenized),
             engine=self.engine,
             model=self.model,
             cache=cache,
@@ -236,6 +225,21 @@ class RequestBuilder:
         if conversation.form == RANKING:
             return prompt
         return make_prompt(self.model.tokenizer, texts, question, (), RANKING) if part else None
+
+    def _request_prompt(self, spec: _PromptSpec, tokenized: _TokenizedPrompt) -> RequestPrompt:
+        texts, conversation = spec.texts, spec.conversation
+        only_part = spec.part or conversation.is_verbatim
+        return RequestPrompt(
+            documents=spec.documents,
+            tokens=tokenized.tokens,
+            boundary=tokenized.boundary,
+            cuts=tokenized.cuts,
+            ranking=tokenized.ranking,
+            document_ends=() if only_part else self._document_ends(tokenized.prompt, texts),
+            asked_before=conversation.history[-1][0] if conversation.history else "",
+            begun=conversation.begun,
+            next_tokens=lambda answer: self._next_prompt(texts, conversation, spec.question or "", answer),
+        )
 
     def _document_ends(self, prompt: Prompt, texts: Sequence[str]) -> list[int]:
         """Returns for each of ``texts`` but the last the token where it ends. If ``prompt`` differs earlier from the
