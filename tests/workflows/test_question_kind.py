@@ -2,6 +2,7 @@
 
 import pytest
 
+from localctx.library.wording.small_talk import is_small_talk
 from localctx.workflows.answer import question_kind
 from localctx.workflows.answer.question_kind import (
     as_question,
@@ -9,7 +10,6 @@ from localctx.workflows.answer.question_kind import (
     asks_in_many_places,
     asks_of_the_whole,
     is_instruction,
-    is_small_talk,
     may_be_english,
     summary_of_all,
     without_instruction,

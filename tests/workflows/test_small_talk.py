@@ -8,7 +8,7 @@ from tiny_adapters import save_adapter
 
 from localctx.engine.events import Done, Note
 from localctx.engine.prompt import make_prompt
-from localctx.workflows.answer.question_kind import is_small_talk
+from localctx.library.wording.small_talk import is_small_talk
 
 pytestmark = pytest.mark.slow
 

@@ -18,6 +18,7 @@ from localctx.library.citations.sentence_sources import (
 )
 from localctx.library.wording.no_answer import says_no_answer
 from localctx.library.wording.sentences import trim_to_sentence
+from localctx.library.wording.small_talk import is_small_talk
 from localctx.library.wording.yes_no import without_repeated_clause
 from localctx.store.chats import SUMMARY, Message
 from localctx.ui.answers import evidence, message_actions
@@ -25,7 +26,6 @@ from localctx.ui.answers.compared_card import compared_lines
 from localctx.ui.answers.evidence import EvidencePlace, Quotation, TextOf, place_of
 from localctx.ui.answers.markdown import UNSUPPORTED, answer_html
 from localctx.ui.render import escape
-from localctx.workflows.answer.question_kind import is_small_talk
 from localctx.workflows.chat.asked_sources import AskedSources
 
 State = Literal["found", "unsure", "missing", "plain"]

@@ -17,12 +17,12 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
 from localctx.errors import Cancelled, ChatError, TooLong, UsageError
+from localctx.library.wording.small_talk import is_small_talk
 from localctx.settings import Settings
 from localctx.store.chats import SUMMARY, UNTITLED, Chat, Chats, Message
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.answer.ask import AskWorkflow
-from localctx.workflows.answer.question_kind import is_small_talk
 from localctx.workflows.chat.asked_sources import AskedSources
 from localctx.workflows.chat.chat_history import answered, history, last_question, messages_about, messages_until
 from localctx.workflows.chat.stored_answer import StoreOutcome, answer_and_store, citations_of

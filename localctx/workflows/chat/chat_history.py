@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from localctx.engine.prompt import Exchange
 from localctx.engine.prompt_wording import SUMMARIZE_CHAT
 from localctx.errors import ChatError
+from localctx.library.wording.small_talk import is_small_talk
 from localctx.store.chats import SUMMARY, Chats, Message
-from localctx.workflows.answer.question_kind import is_small_talk
 from localctx.workflows.chat.asked_sources import AskedSources
 
 
