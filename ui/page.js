@@ -12,6 +12,7 @@
   const narrow = () => innerWidth < 768
   const toggleSidebar = () => find('button[aria-label="Toggle Sidebar"]')?.click()
   const foldSources = () => find("#chat-about > button.open")?.click()
+  const unfoldSources = () => find("#chat-about > button:not(.open)")?.click()
   const closeSidebar = () => { if (find(".sidebar.open")) toggleSidebar() }
 
   // On a narrow screen the sidebar lies over everything else: it is closed at first, and once a chat is chosen.
@@ -23,7 +24,10 @@
   document.addEventListener("pointerdown", (event) => {
     if (narrow() && !event.target.closest?.("#chat-side, #viewer")) foldSources()
   })
-  matchMedia("(max-width: 767px)").addEventListener("change", (now) => { if (now.matches) closeSidebar() })
+  matchMedia("(max-width: 767px)").addEventListener("change", (now) => {
+    if (now.matches) { closeSidebar(); foldSources() }
+    else unfoldSources()  // a wide page has no button for it
+  })
   document.addEventListener("click", (event) => {
     if (!event.target.closest?.("#new-chat, .lc-chats [data-chat]")) return
     window.lcDrafts.leave(event.target.closest("#new-chat"))

@@ -1,6 +1,5 @@
 """The chat page when things go wrong: what is deleted elsewhere, questions that fail, and very long chats."""
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -242,23 +241,18 @@ def test_the_browser_gets_the_manifest(tabs, context):
     assert '"localctx"' in manifest["data"]
 
 
-def test_a_chat_of_five_hundred_messages_is_as_fast_as_a_short_one(tabs, store):
+def test_a_chat_of_five_hundred_messages_shows_and_reads_only_its_end(tabs, store):
     said = [f"{'Answer' if i % 2 else 'Question'} {i}." for i in range(500)]
     chat = about(store, "A long talk.", *said)
     tab = tabs()
-    start = time.monotonic()
     tab.page.goto(f"{tab.page.url.partition('?')[0]}?chat={chat}")
     tab.wait_for("Answer 499.", "#conversation")
-    print(f"opened after {time.monotonic() - start:.1f} s")
     assert tab.page.locator("#conversation [data-testid=user]").count() < 20
     tab.ask("And now?")
     tab.read_share()  # this once all that was said is read
-    start = time.monotonic()
     tab.ask("And then?")
     tab.page.wait_for_function("document.querySelectorAll('.lc-cost').length > 1")
-    seconds = time.monotonic() - start
-    print(f"answered after {seconds:.1f} s")
-    assert seconds < 10
+    assert tab.read_share() > 90
     tab.page.get_by_role("button", name="Show earlier messages").click()
     tab.wait_for("Question 400.", "#conversation")
     assert "Question 300." not in tab.conversation.inner_text()

@@ -164,3 +164,13 @@ def test_sources_lie_over_the_conversation_of_a_phone_until_something_else_is_to
     assert conversation.bounding_box() == before
     page.locator("#question textarea").click()
     page.locator("#more-sources").wait_for(state="hidden")
+
+
+def test_sources_are_shown_where_there_is_room_and_folded_where_there_is_none(tabs):
+    page = tabs(1280).page
+    sources = page.locator("#more-sources")
+    sources.wait_for()
+    page.set_viewport_size({"width": 390, "height": 844})
+    sources.wait_for(state="hidden")
+    page.set_viewport_size({"width": 1280, "height": 844})
+    sources.wait_for()

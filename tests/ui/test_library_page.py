@@ -100,9 +100,12 @@ def test_what_is_kept_is_prepared_pinned_carried_elsewhere_and_deleted(page, tin
     tick(page, "rivers.txt")
     page.locator("#prepare").click()
     assert "rivers.txt: 100 % is read and kept" in said(page, "is read and kept")
+    assert not page.locator("#unpin").is_visible(), "it is not pinned"
     page.get_by_role("button", name="Pin", exact=True).click()
     row = page.locator("#documents tbody tr", has_text="rivers.txt")
     row.get_by_text("pinned").wait_for()
+    page.locator("#unpin").wait_for()
+    assert not page.locator("#pin").is_visible(), "it is pinned already"
     assert "Ready" in row.inner_text()
     page.get_by_role("button", name="Export", exact=True).click()
     with page.expect_download() as saved:

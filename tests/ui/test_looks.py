@@ -217,6 +217,15 @@ def test_only_whole_words_are_marked_in_what_was_found():
     assert re.findall(r"<mark>(.*?)</mark>", html.split("<blockquote>")[1]) == ["or"], "there is nothing else"
 
 
+def test_passages_without_the_words_come_last_below_a_line_that_says_so():
+    texts = ("Ships sail at night.", "The harbour is closed.")
+    found = SearchResult([Passage(t, f"{t[:4]}.txt", 0, len(t), t, None, None, 1.0, {}) for t in texts], 2)
+    html = library_table.hits(found, "harbour", lambda text: text)
+    assert html.index("1. The ") < html.index("Without these words") < html.index("2. Ship")
+    html = library_table.hits(found, "lantern", lambda text: text)
+    assert html.index("No passage has these words") < html.index("1. Ship")
+
+
 def test_failed_files_fill_no_bar():
     files = [IncomingFile(f"/{i}.pdf", f"{i}.pdf", status="failed") for i in range(2)]
     assert 'max="2" value="0"' in library_table.queue(files)

@@ -70,7 +70,8 @@ def _row(
         for s in ("pinned" * d.pinned, "older version" * bool(d.superseded), *collections)
         if s
     )
-    tick = f'<input type="checkbox" class="lc-pick" value="{d.id}" aria-label="{escape(d.name)}">'
+    classes = "lc-pick" + " lc-pinned" * d.pinned
+    tick = f'<input type="checkbox" class="{classes}" value="{d.id}" aria-label="{escape(d.name)}">'
     name = f'<span title="{escape(d.path)}">{open_link(d.id, d.name)}</span>'
     name += "".join(f' <small title="{escape(c.path)}">and {escape(_copy_name(c, d))}</small>' for c in copies)
     kind = f'<i class="lc-kind">{file_kind(d.name)}</i>'
@@ -165,15 +166,21 @@ def _line(e: IncomingFile) -> str:
 
 
 def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str:
-    """Returns the passages found as HTML, with the words marked. Each passage can be expanded to show the text around
-    it.
+    """Returns the passages found as HTML, with the words marked: first those with a word of the search, then similar
+    ones. Each passage can be expanded to show the text around it.
 
     ``text_of`` returns a document's text by its id.
     """
     if not result.passages:
         return note(f"Nothing found in {result.chunks:,} passages." if result.chunks else _EMPTY)
     pattern = query_pattern(words)
-    return "".join(_hit(i, p, pattern, text_of(p.document)) for i, p in enumerate(result.passages, 1))
+    having = [p for p in result.passages if _places(p, pattern)]
+    similar = [p for p in result.passages if not _places(p, pattern)]
+    shown = [_hit(i, p, pattern, text_of(p.document)) for i, p in enumerate([*having, *similar], 1)]
+    if pattern and similar:
+        about = "Without these words, but similar:" if having else "No passage has these words. Similar ones:"
+        shown.insert(len(having), note(about))
+    return "".join(shown)
 
 
 def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) -> str:

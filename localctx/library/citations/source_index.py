@@ -17,6 +17,7 @@ from localctx.store.documents import StoredDocument, labels, part_labels
 MAX_RUN = 3  # sentences in a row that may support a claim together
 RUN_COST = 0.05  # share of the words that each further sentence must add
 MAX_LENGTH = 500  # characters of a run; a single sentence may be longer
+CONTRADICTS = 0.8  # weighted share of a sentence's words that a passage must have to contradict it
 MAX_STARTS = 40  # sentences around which runs are tried: those with the most words of the claim
 
 DocumentRange = tuple[str, int, int]
@@ -84,7 +85,28 @@ class SourceIndex:
         The run must have all numbers and names of the sentence, and must not contradict it. On a tie, a run that
         overlaps one of the ranges ``near`` is preferred, then one with words of the ``question``.
         """
-        runs, claim = self._runs, claim_of(sentence)
+        claim = claim_of(sentence)
+        matches = self._matches(claim, question, near)
+        return next((match for match in matches if match.share and not claim.contradicts(self._claim(match))), None)
+
+    def lacks(self, sentence: str) -> frozenset[str]:
+        """Returns the normalized numbers and names of ``sentence`` that no text has. "Two" may count things of the
+        texts, as in "both", and is not one of them.
+        """
+        required = claim_of(sentence).required - {"2"}
+        return required - self._where.keys() if self._runs else required
+
+    def contradicts(self, sentence: str) -> bool:
+        """Returns True if the best match of ``sentence`` has at least CONTRADICTS of its words, and denies one of them
+        or affirms a denied one.
+        """
+        claim = claim_of(sentence)
+        best = next(iter(self._matches(claim)), None)
+        return best is not None and best.share >= CONTRADICTS and claim.contradicts(self._claim(best))
+
+    def _matches(self, claim: Claim, question: str = "", near: Sequence[DocumentRange] = ()) -> list[Match]:
+        """Returns the runs that have all numbers and names of ``claim``, the best one first."""
+        runs = self._runs
         required = claim.required | claim.words & self._names
         weights = {word: self._weight(word) for word in claim.words}
         asked = {word: self._weight(word) for word in claim_of(question).words - claim.words}
@@ -93,8 +115,7 @@ class SourceIndex:
             words = frozenset[str]().union(*(words for *_, words in runs[text][first:last]))
             if required <= words:
                 found.append(self._match(text, first, last, _share(weights, words), _share(asked, words), near))
-        found.sort(key=lambda match: match.score, reverse=True)
-        return next((match for match in found if match.share and not claim.contradicts(self._claim(match))), None)
+        return sorted(found, key=lambda match: match.score, reverse=True)
 
     @cached_property
     def _runs(self) -> list[list[_SentenceForms]]:

@@ -18,6 +18,7 @@ from localctx.engine.events import Note, Progress
 from localctx.engine.runtime import Runtime
 from localctx.errors import NothingFound, TooLong
 from localctx.library.citations.cite import cite_passages
+from localctx.library.citations.founded_summary import founded_summary
 from localctx.library.citations.sentence_sources import SupportFinder
 from localctx.library.citations.source_index import SourceIndex, SourceText
 from localctx.library.search.indexing import is_line_based
@@ -166,9 +167,14 @@ class _DocumentSummary:
         else:
             mode = "whole"
             parts = [_SectionSummary(section_at(spans, 0, len(text)), summary)]
+        founded = founded_summary(summary, self._document)
+        if founded.left_out:
+            yield Note(_left_out_text(self._document.row.name, founded.left_out))
+        if not founded.text:
+            return extract_summary(self._document, task)
         listed = [{**asdict(part.section), "summary": part.summary} for part in parts]
-        citations = cite_summary(self._document, summary, parts)
-        return {"summary": summary, "answers": [], "sections": listed, "citations": citations, "mode": mode}
+        citations = cite_summary(self._document, founded.text, parts)
+        return {"summary": founded.text, "answers": [], "sections": listed, "citations": citations, "mode": mode}
 
     def _in_sections(self) -> EngineCoroutine[list[_SectionSummary]]:
         """Returns the summary of each section. If a prompt turns out to be too long, tries again with sections of half
@@ -256,6 +262,13 @@ class _DocumentSummary:
             return without_repeated_sentences((yield from self._generator.generate(texts, instruction, tokens)))
 
         return self._stored.once([*texts, instruction, str(tokens)], generate)
+
+
+def _left_out_text(name: str, sentences: Sequence[str]) -> str:
+    """Returns the note for ``sentences`` that were left out of a summary of the document ``name``."""
+    number = "a sentence was" if len(sentences) == 1 else f"{len(sentences)} sentences were"
+    quoted = " ".join(f"“{sentence}”" for sentence in sentences)
+    return f"{name}: {number} left out of the summary, because the document does not say so: {quoted}"
 
 
 def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
