@@ -12,12 +12,13 @@ from typing import NamedTuple
 from localctx.document_parts import Citation, Source
 from localctx.library.citations.evidence import EvidenceRange, EvidenceScorer, ScoredRange, evidence_of
 from localctx.library.search.search import Passage
-from localctx.library.wording.sentences import ENDS
+from localctx.library.wording.sentences import ENDS, heading_lines
 from localctx.store.documents import StoredDocument, labels, part_labels
 
 ENOUGH = 0.5  # weighted share of the answer's words that a quote must contain to be cited as its support
 ALIKE = 0.8  # other evidence that contains the answer is cited from this share of the best one's rank
 TITLE = 10  # words that a heading has at most
+BELOW = 400  # characters after a line, by which it is recognized as a heading
 MAX_CITED = 3  # citations of an answer from documents that were read whole
 ATTENTION = 0.5  # the evidence with the most attention has its rank raised by this share
 
@@ -214,8 +215,10 @@ def _nearest(scorer: EvidenceScorer, sources: Sequence[_CitableText], share: flo
 
 
 def _is_heading(found: _Found) -> bool:
-    """Returns True for a line that starts with #, and for a short line by itself that does not end like a sentence."""
+    """Returns True for a heading, and for a short line by itself that does not end like a sentence."""
     text, (start, end) = found.source.text, found.range
     line = text[start:end].strip()
+    if any(a <= start and end <= b for a, b in heading_lines(text, text.rfind("\n", 0, start) + 1, end + BELOW)):
+        return True
     is_line = text[end:].startswith("\n\n") and text[:start].rstrip(" #")[-1:] in ("\n", "")
-    return line.startswith("#") or (is_line and len(line.split()) <= TITLE and line[-1:] not in f":;{ENDS}")
+    return is_line and len(line.split()) <= TITLE and line[-1:] not in f":;{ENDS}"

@@ -97,15 +97,17 @@ class SourceIndex:
         return required - self._where.keys() if self._runs else required
 
     def contradicts(self, sentence: str) -> bool:
-        """Returns True if the best match of ``sentence`` has at least CONTRADICTS of its words, and denies one of them
-        or affirms a denied one.
+        """Returns True if the one sentence that matches ``sentence`` best has at least CONTRADICTS of its words, and
+        denies one of them or affirms a denied one.
         """
         claim = claim_of(sentence)
-        best = next(iter(self._matches(claim)), None)
+        best = next(iter(self._matches(claim, longest=1)), None)
         return best is not None and best.share >= CONTRADICTS and claim.contradicts(self._claim(best))
 
-    def _matches(self, claim: Claim, question: str = "", near: Sequence[DocumentRange] = ()) -> list[Match]:
-        """Returns the runs that have all numbers and names of ``claim``, the best one first."""
+    def _matches(
+        self, claim: Claim, question: str = "", near: Sequence[DocumentRange] = (), longest: int = MAX_RUN
+    ) -> list[Match]:
+        """Returns the runs of up to ``longest`` sentences that have all numbers and names of ``claim``, best first."""
         runs = self._runs
         required = claim.required | claim.words & self._names
         weights = {word: self._weight(word) for word in claim.words}
@@ -113,7 +115,7 @@ class SourceIndex:
         found = list[Match]()
         for text, first, last in self._candidates(weights, asked):
             words = frozenset[str]().union(*(words for *_, words in runs[text][first:last]))
-            if required <= words:
+            if last - first <= longest and required <= words:
                 found.append(self._match(text, first, last, _share(weights, words), _share(asked, words), near))
         return sorted(found, key=lambda match: match.score, reverse=True)
 

@@ -1,5 +1,5 @@
 """Splits text into sentences. They end at empty lines and at punctuation, but not after abbreviations or initials. A
-heading in Markdown is a sentence of its own.
+heading in Markdown, and a numbered one above its text, is a sentence of its own.
 """
 
 import re
@@ -15,6 +15,12 @@ _GAP = re.compile(
     r"|\n(?=[^\S\n]*\d+(?:\.\d+)+[.)]?\s+[A-Z])"  # numbered clauses: 4.2 The rent
 )
 _HEADING = re.compile(r"^[^\S\n]{0,3}#{1,6}[^\S\n][^\n]*$", re.MULTILINE)
+_NUMBERED_HEADING = re.compile(
+    r"^[^\S\n]*\d{1,3}(?:\.\d{1,3})*[.)]?[^\S\n]+[^\W\d_a-z][^\n]*[^\s.!?…:;,][^\S\n]*$(?=\n[^\S\n]*(?P<below>[^\W\d_a-z][^\n]*))",
+    re.MULTILINE,
+)
+MAX_HEADING = 8  # words
+SHORTER = 0.7  # of the line below; a wrapped line is about as long as the next one
 _NUMBER = re.compile(  # the number of a clause or item, which begins a sentence and does not end one
     r"(?:(?:article|art\.|chapter|clause|item|paragraph|part|schedule|section|sec\.|step|§+)\s*)?"
     r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[a-zA-Z]|[ivxIVX]{1,5})[.)\]]+",
@@ -31,11 +37,27 @@ _BEFORE_NUMBER = re.compile(r"\bNo\.$", re.IGNORECASE)
 
 def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields (start, end) of the sentences of ``text[start:end]``, in order, without surrounding white space."""
-    for heading in _HEADING.finditer(text, start, end):
-        yield from _sentences(text, start, heading.start())
-        yield from stripped(text, heading.start(), heading.end())
-        start = heading.end()
+    for first, last in heading_lines(text, start, end):
+        yield from _sentences(text, start, first)
+        yield from stripped(text, first, last)
+        start = last
     yield from _sentences(text, start, end)
+
+
+def heading_lines(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Returns (start, end) of the lines of ``text[start:end]`` that are headings: those of Markdown, and short numbered
+    lines, between complete sentences or empty lines, above a longer line.
+    """
+    marked = [heading.span() for heading in _HEADING.finditer(text, start, end)]
+    numbered = (line for line in _NUMBERED_HEADING.finditer(text, start, end) if _is_numbered_heading(text, line))
+    return sorted([*marked, *(line.span() for line in numbered)])
+
+
+def _is_numbered_heading(text: str, line: re.Match[str]) -> bool:
+    before = text[max(0, line.start() - 80) : line.start()]
+    follows = not before.strip() or before.endswith("\n\n") or before.rstrip()[-1] in ENDS
+    words = line.group().split()
+    return follows and len(words) <= MAX_HEADING and len(line.group()) < SHORTER * len(line["below"])
 
 
 def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
