@@ -159,7 +159,11 @@ def documents(journeys: Journeys, novel: Path | None) -> None:
     step("drop a tenancy agreement", lambda: drop(("park-lane.md", PARK.encode())), "Ready")
     step("... What is the rent?", lambda: ask("What is the rent?"), "1,150")
     step("... May I keep pets?", lambda: ask("May I keep pets?"), "written consent")
-    step("... What is the name of the landlord's dog?", lambda: ask("What is the name of the landlord's dog?"), "no clear answer")
+    step(
+        "... What is the name of the landlord's dog?",
+        lambda: ask("What is the name of the landlord's dog?"),
+        "no clear answer",
+    )
     leases = (("park-lane.md", PARK.encode()), ("mill-road.md", MILL.encode()))
     step("drop it with a second one", lambda: drop(*leases), "Ready")
     step("... Which of the two has the lower rent?", lambda: ask("Which of the two has the lower rent?"), "mill")

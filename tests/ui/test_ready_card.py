@@ -18,6 +18,7 @@ from tiny_adapters import save_adapter
 from localctx.engine.events import Done, Progress
 from localctx.errors import StoreError
 from localctx.library import add
+from localctx.library.read_document import read_document
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store
 from localctx.ui.reading import ready_text
@@ -242,6 +243,23 @@ def test_a_new_chat_tells_what_its_only_document_is_about(reading, tmp_path):
 def sentences_of(text: str, name: str = "lease.txt") -> ReadDocument:
     told = document_guide(StoredDocument(row(name, text), text, []))
     return ReadDocument(name, name, name, characters=len(text), guide=told)
+
+
+def test_a_table_is_told_by_its_columns_and_by_questions_that_are_computed(tmp_path):
+    path = tmp_path / "bills.csv"
+    path.write_text("Number,Town,Net amount\n1,Bath,120\n2,York,80\n3,Bath,40\n")
+    read = read_document(str(path))
+    document = StoredDocument(read.row, read.text, read.spans)
+    told = document_guide(document)
+    assert [list(table.columns) for table in told.tables] == [["Number", "Town", "Net amount"]]
+    questions = told.tables[0].questions
+    assert "What is the total net amount?" in questions
+    assert "What is the total net amount per town?" in questions
+    shown = guide(ReadingState(documents=[ReadDocument("bills.csv", "bills.csv", "id", part="row", guide=told)]))
+    assert all(f'data-asks="{question}"' in shown for question in questions)
+    first = document.text[told.tables[0].start : told.tables[0].end]
+    assert "Bath" in first
+    assert f'data-start="{told.tables[0].start}"' in shown
 
 
 def test_a_file_that_was_dropped_twice_is_shown_once():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Note, Progress, Token
 from localctx.errors import UsageError
+from localctx.library.citations.founded_summary import FoundedSummary
 from localctx.library.read_document import read_document
 from localctx.library.search.sections import Section, sections
 from localctx.library.wording.sentences import trim_to_sentence
@@ -71,6 +72,12 @@ def test_a_section_knows_its_heading_and_pages():
 # One document
 
 
+@pytest.fixture
+def as_written(monkeypatch):
+    """Keeps the sentences of a random model, whose names no document has."""
+    monkeypatch.setattr(summarize, "founded_summary", lambda summary, document: FoundedSummary(summary, []))
+
+
 def result(
     path: Path, *, home: Path, model: Path, task: SummaryTask, keep: bool = False, heard: list | None = None, **more
 ):
@@ -86,6 +93,7 @@ def result(
                 return end.value
 
 
+@pytest.mark.usefixtures("as_written")
 def test_a_document_that_fits_is_read_whole_and_what_is_kept_of_it_is_used(home, document, tiny_model):
     how = {"home": home, "model": tiny_model, "task": SummaryTask("short")}
     first = result(document, **how)
@@ -102,6 +110,7 @@ def test_a_document_that_fits_is_read_whole_and_what_is_kept_of_it_is_used(home,
     assert done.report.to_json()["tokens"]["reused"] >= 640, "the document's pages are shared with questions"
 
 
+@pytest.mark.usefixtures("as_written")
 def test_a_long_document_is_summarized_by_its_sections(home, tmp_path, tiny_model):
     long = tmp_path / "long.md"
     long.write_text(long_text(6, 12))
@@ -117,6 +126,7 @@ def test_a_long_document_is_summarized_by_its_sections(home, tmp_path, tiny_mode
         assert not store.pages.live(), "the sections' pages fill the disk"
 
 
+@pytest.mark.usefixtures("as_written")
 def test_many_summaries_are_summarized_on_several_levels(home, tmp_path, tiny_model, monkeypatch):
     monkeypatch.setattr(summarize, "MAX_SECTION", 256)
     long, heard = tmp_path / "long.md", []
@@ -131,12 +141,14 @@ def test_many_summaries_are_summarized_on_several_levels(home, tmp_path, tiny_mo
     assert found["tokens"]["prompt"] < asked * 800, "more was read at once than fits"
 
 
+@pytest.mark.usefixtures("as_written")
 def test_where_memory_is_small_sections_are(home, document, tiny_model):
     found = result(document, home=home, model=tiny_model, task=SummaryTask("short"), memory="128KiB", ram="0", disk="0")
     assert found["mode"] == "sections"
     assert len(found["sections"]) > 1
 
 
+@pytest.mark.usefixtures("as_written")
 def test_refining_carries_the_summary_along(home, tmp_path, tiny_model):
     long = tmp_path / "long.md"
     long.write_text(long_text(5, 12))
@@ -278,8 +290,8 @@ class Saying:
 
 
 def test_a_written_summary_says_no_sentence_twice(home, document):
-    kind = "The King is shown to be a loving and devoted father."
-    text = f"{kind} He has a daughter. {kind.upper()} The King is a loving and devoted father. So it ends."
+    kind = "The king is shown to be a loving and devoted father."
+    text = f"{kind} He has a daughter. {kind.upper()} The king is a loving and devoted father. So it ends."
     generator = lambda document: Saying(text)  # noqa: E731
     with (
         Session(load_settings(home=home, summaries="write")) as s,
@@ -288,6 +300,30 @@ def test_a_written_summary_says_no_sentence_twice(home, document):
         read = s.workflows.read(str(document))
         found = consume(s.run(summaries.summarize(read, SummaryTask())), lambda event: None)
     assert found["summary"] == f"{kind} He has a daughter. So it ends."
+
+
+def test_sentences_that_the_document_does_not_bear_out_are_left_out_and_named(home, document):
+    told, heard = "River 7 is long. It was measured by Anna Blume.", list[object]()
+    with (
+        Session(load_settings(home=home, summaries="write")) as s,
+        s.workflows.summaries(lambda document: Saying(told)) as summaries,
+    ):
+        read = s.workflows.read(str(document))
+        found = consume(s.run(summaries.summarize(read, SummaryTask())), heard.append)
+    assert (found["summary"], found["mode"]) == ("River 7 is long.", "whole")
+    assert any("Anna Blume" in event.text for event in heard if isinstance(event, Note))
+
+
+def test_where_nothing_written_is_borne_out_sentences_of_the_document_are_shown(home, document):
+    with (
+        Session(load_settings(home=home, summaries="write")) as s,
+        s.workflows.summaries(lambda document: Saying("It was written by Anna Blume.")) as summaries,
+    ):
+        read = s.workflows.read(str(document))
+        found = consume(s.run(summaries.summarize(read, SummaryTask())), lambda event: None)
+    assert found["mode"] == "extract"
+    assert all(citation["quote"] in read.text for citation in found["citations"])
+    assert found["citations"]
 
 
 def test_a_text_that_repeats_its_sentences_is_ended(monkeypatch):

@@ -12,7 +12,7 @@ from localctx.ui.reading.source_list import file_kind
 from localctx.ui.render import duration, escape, opener
 from localctx.ui.running.read_documents import ReadDocument
 from localctx.ui.running.tab_reading import ReadingState
-from localctx.workflows.ahead.document_guide import GuideSentence
+from localctx.workflows.ahead.document_guide import GuideSentence, TableGuide
 
 MAX_DOCUMENTS = 3  # the others are counted
 MIN_HEADINGS = 3
@@ -46,7 +46,19 @@ def _title(d: ReadDocument) -> str:
 
 def _section(d: ReadDocument, several: bool) -> str:
     told = "".join(_sentence(d, sentence) for sentence in d.guide.sentences[: MAX_SENTENCES[several]])
+    told += "".join(_table(d, table) for table in d.guide.tables[: MAX_SENTENCES[several]])
     return f"<section>{_title(d) * several}{told}{_contents(d, several)}</section>"
+
+
+def _table(d: ReadDocument, table: TableGuide) -> str:
+    opens, columns = opener(d.document, d.name, table.start, table.end), ", ".join(table.columns)
+    name = f"<b>{escape(table.sheet)}</b> " if table.sheet else ""
+    asks = "".join(_asking(question) for question in table.questions)
+    return f'<p><button type="button" {opens}>{name}{escape(columns)}</button></p><p class="lc-offers">{asks}</p>'
+
+
+def _asking(question: str) -> str:
+    return f'<button type="button" data-asks="{escape(question)}">{escape(question)}</button>'
 
 
 def _sentence(d: ReadDocument, s: GuideSentence) -> str:
@@ -82,5 +94,5 @@ def _summarize(documents: Sequence[ReadDocument], state: ReadingState) -> str:
 
 def suggestions(questions: Sequence[str]) -> str:
     """Returns buttons that ask suggested questions; "" if there are none."""
-    shown = "".join(f'<button type="button" data-asks="{escape(q)}">{escape(q)}</button>' for q in questions)
+    shown = "".join(map(_asking, questions))
     return f"<div>{shown}</div>" if shown else ""

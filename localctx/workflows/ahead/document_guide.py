@@ -1,14 +1,18 @@
-"""Tells what a document is about, without a model: its headings, and a few of its sentences."""
+"""Tells what a document is about, without a model: its headings, a few of its sentences, and its tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from localctx.document_parts import tell_place
 from localctx.library.citations.summary_sentences import key_sentences
 from localctx.library.outline import outline
+from localctx.library.tables.table import DataTable, tables_of
+from localctx.library.tables.table_queries import queries
+from localctx.library.tables.table_question import counts_rows, holds_years, repeats
 from localctx.store.documents import Span, StoredDocument, part_labels
 
 SENTENCES = 3
+QUESTIONS = 3  # about a table
 MAX_READ = 1_000_000  # characters of a document in which sentences are looked for, which takes seconds
 
 
@@ -25,21 +29,64 @@ class GuideSentence:
 
 
 @dataclass(frozen=True)
+class TableGuide:
+    """A table of a document: the name of its ``sheet``, its columns, the characters ``start..end`` of its first row,
+    and ``questions`` that are computed over all its rows.
+    """
+
+    sheet: str
+    columns: Sequence[str]
+    start: int
+    end: int
+    questions: Sequence[str]
+
+
+@dataclass(frozen=True)
 class DocumentGuide:
-    """What a document is about: the spans of its headings, without its title, and key sentences, in text order."""
+    """What a document is about: the spans of its headings, without its title, key sentences and tables, in text
+    order.
+    """
 
     headings: Sequence[Span] = ()
     sentences: Sequence[GuideSentence] = ()
+    tables: Sequence[TableGuide] = ()
 
 
 NOTHING_TOLD = DocumentGuide()
 
 
 def document_guide(document: StoredDocument) -> DocumentGuide:
-    """Returns the guide of a document. A table has no key sentences."""
+    """Returns the guide of a document. A document with rows of a table has no key sentences, and headings that are
+    names of its tables are not listed twice. A text of more than MAX_READ characters has no tables.
+    """
     text, spans = document.text, document.spans
     headings, part = outline(text, spans), part_labels(spans)
     is_table = any(span.kind == "row" for span in spans)
     found = [] if is_table else key_sentences(text[:MAX_READ], SENTENCES, headings)
     told = [GuideSentence(a, b, " ".join(text[a:b].split()), tell_place(part(a), None)) for a, b in found]
-    return DocumentGuide(headings, told)
+    tables = [_table_guide(table) for table in tables_of(document)] if is_table and len(text) <= MAX_READ else []
+    sheets = {table.sheet for table in tables}
+    return DocumentGuide([h for h in headings if h.label not in sheets], told, tables)
+
+
+def _table_guide(table: DataTable) -> TableGuide:
+    first, asked = table.rows[0], (question for question in _questions(table) if len(queries(table, question)) == 1)
+    return TableGuide(table.sheet, table.names, first.start, first.end, list(asked)[:QUESTIONS])
+
+
+def _questions(table: DataTable) -> Iterator[str]:
+    """Yields questions about the columns with amounts, which may have no query."""
+    kinds = {name: column.kind for name, column in table.columns.items()}
+    amounts = [
+        n for n, kind in kinds.items() if kind == "number" and not (counts_rows(table, n) or holds_years(table, n))
+    ]
+    groups = [n for n, kind in kinds.items() if kind == "text" and repeats(table, n)]
+    for amount in map(_in_sentence, amounts):
+        yield f"What is the total {amount}?"
+        yield from (f"What is the total {amount} per {_in_sentence(group)}?" for group in groups[:1])
+        yield f"Which row has the highest {amount}?"
+
+
+def _in_sentence(name: str) -> str:
+    """Returns the name of a column as it stands inside a sentence: "Net amount" becomes "net amount", "VAT" stays."""
+    return name[:1].lower() + name[1:] if name[1:].islower() else name
