@@ -10,6 +10,7 @@ from localctx.library.tables.question_words import wanted
 from localctx.library.tables.table import DataTable, tables_of
 from localctx.library.tables.table_answer import tell_result
 from localctx.library.tables.table_database import opened, parse_query, run_query
+from localctx.library.tables.table_lookups import lookup_query
 from localctx.library.tables.table_queries import likeliest_table, queries
 from localctx.store.documents import StoredDocument
 
@@ -137,7 +138,7 @@ def test_numbers_have_separators_but_numbers_of_rows_and_years_have_none(read):
     assert answer(table, "What is the total net amount?")[0] == "Total net amount: 14,412.00 (all 12 rows)."
     assert answer(table, "What is the average Net amount?")[0] == "Average Net amount: 1,201 (all 12 rows)."
     told, _ = answer(table, "Which orders were built after 2000?")
-    assert told == "5078 (Built: 2001, Net amount: 1,201.50, Stock: 3,002)."
+    assert told == "Order: 5078; Built: 2001; Net amount: 1,201.50; Stock: 3,002."
 
 
 def test_groups_and_the_best_few_are_listed(orchard):
@@ -258,3 +259,27 @@ def test_names_that_sqlite_uses_itself_are_names_of_columns_too(read):
     assert rows == ["2", "4"]
     (twice,) = read("Name,Price,price\na,1,2\nb,3,4\n")
     assert queries(twice, "What is the total price?") == []
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("What is the amount of invoice A-7?", "Amount: 93."),
+        ("Which town is A-12 from?", "Town: York."),
+        ("What are the town and the amount of A-3?", "Town: Hull; Amount: 57."),
+        ("What is the amount of A-1?", "Amount: 39."),  # and not of
+        ("What is the amount of A-99?", None),
+        ("What is the amount of A-3 and A-4?", None),
+        ("What is the amount of the town of York?", None),  # it has several rows
+        ("Who sent A-7?", None),
+        ("What is the overdue amount of A-7?", None),
+        ("Explain the amount of A-7.", None),
+    ],
+)
+def test_a_question_about_one_row_is_looked_up(read, question, told):
+    towns = ("York", "Bath", "Leeds", "Hull")
+    rows = "".join(f"A-{i},{towns[i % 4]},{30 + 9 * i}\n" for i in range(1, 13))
+    (table,) = read(f"Invoice,Town,Amount\n{rows}")
+    assert queries(table, question) == []
+    query = lookup_query(table, question)
+    assert (query and tell_result(table, parse_query(query), run_query(table, query), question)) == told

@@ -35,6 +35,8 @@ def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult, quest
         return f"{tell.aggregate(aggregate, value)} ({counted})."
     lines = [tell.line(result.labels, values) for values in result.values[:MAX_SHOWN]]
     more = len(result.values) - MAX_SHOWN
+    if len(lines) == 1 and query.where and not (query.group or query.order):
+        return f"{tell.cells(result.labels, result.values[0])}."
     if len(lines) == 1:
         return f"{lines[0]} ({counted})." if query.group else f"{lines[0]}."
     told = [f"- {line}" for line in lines] + ([f"- and {more:,} more"] if more > 0 else [])
@@ -95,6 +97,10 @@ class _Result:
         shown = [self._value(label, value) for label, value in zip(labels, values, strict=True)]
         others = [f"{self._label(label)}: {value}" for label, value in zip(labels[1:], shown[1:], strict=True)]
         return f"{shown[0]} ({', '.join(others)})" if others else f"{self._label(labels[0])}: {shown[0]}"
+
+    def cells(self, labels: Sequence[str], values: Sequence[Any]) -> str:
+        """Returns the values of one row as a line, each with its name."""
+        return "; ".join(f"{label}: {self._value(label, value)}" for label, value in zip(labels, values, strict=True))
 
     def _value(self, label: str, value: Any) -> str:
         if label not in self._table.columns:

@@ -23,6 +23,7 @@ from localctx.library.tables.question_words import wanted
 from localctx.library.tables.table import DataTable, tables_of
 from localctx.library.tables.table_answer import tell_not_computed, tell_result
 from localctx.library.tables.table_database import parse_query, run_query
+from localctx.library.tables.table_lookups import lookup_query, may_look_up
 from localctx.library.tables.table_queries import likeliest_table, queries, why_not_computed
 from localctx.models.constraint import choice_grammar
 from localctx.models.token_controls import NO_CONTROLS, TokenControls
@@ -53,25 +54,29 @@ class TableWorkflow:
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, conversation: Conversation = NO_CONVERSATION
     ) -> Request | None:
-        """Build the request that answers ``question`` by computing over a table of the documents.
+        """Build the request that answers ``question`` by computing over a table of the documents, or from one of its
+        rows.
 
-        Returns None if the question asks for no computation, if no document has a table, if several tables could be
+        Returns None if the question asks for neither, if no document has a table, if several tables could be
         meant, or if there are several possible queries and the model cannot choose among them. If the question computes
         over all rows but has words that no query uses, the answer says so; if there are other documents, returns None,
         as they may answer.
         """
-        if self._runtime.settings.mode != "auto" or not conversation.is_free or not wanted(question).computes:
+        computes = wanted(question).computes
+        if self._runtime.settings.mode != "auto" or not conversation.is_free:
+            return None
+        if not computes and not may_look_up(question):
             return None
         found = [d for d in documents or () if any(span.kind == "row" for span in d.spans)]
         known = [(d, likeliest_table(tables, question)) for d in found if (tables := tables_of(d))]
-        asked = [(d, table, queries(table, question)) for d, table in known]
+        asked = [(d, table, _queries(table, question, computes)) for d, table in known]
         if len(asked) > 1:
             asked = [one for one in asked if one[2]]
         if len(asked) != 1:
             return None
         document, table, possible = asked[0]
         has_others = len(documents or ()) > 1
-        unused = [] if possible or has_others else why_not_computed(table, question)
+        unused = why_not_computed(table, question) if computes and not (possible or has_others) else []
         if not possible and not unused:
             return None
         if len(possible) > 1 and self._builder.model.engine != "torch":
@@ -89,7 +94,8 @@ class TableWorkflow:
         conversation = Conversation(form=AS_IT_IS, max_tokens=_MAX_QUERY)
         request = self._builder.build([], [], asked, persist=False, conversation=conversation)
         request.prompt.documents, request.prompt.possible_queries = [document], possible
-        reason = f"the question computes over the {len(table.rows):,} rows of a table"
+        rows = f"{len(table.rows):,} rows of a table"
+        reason = f"the question {'computes over' if wanted(question).computes else 'names one of'} the {rows}"
         request.plan = replace(request.plan, mode="table", reason=reason, unusual=True)
         return request
 
@@ -124,6 +130,13 @@ def may_need_table(passages: Sequence[Passage], question: str) -> bool:
     of a table.
     """
     return any((p.page or "").startswith("row ") for p in passages) and wanted(question).computes
+
+
+def _queries(table: DataTable, question: str, computes: bool) -> list[str]:
+    if computes:
+        return queries(table, question)
+    query = lookup_query(table, question)
+    return [query] if query else []
 
 
 def _chosen(case: AnswerCase) -> EngineCoroutine[str]:
