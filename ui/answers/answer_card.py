@@ -34,9 +34,9 @@ MAX_QUOTED = 3  # numbered sources quoted below an answer; the others are folded
 MAX_NAMED = 3  # documents named in "I did not find this in ..."; more are counted
 NOT_SURE = "I am not sure."
 CLOSEST = "The closest passage:"
-HOW_COUNTED = "How it was counted"
+HOW_COUNTED = "How this was worked out"
 EXTRACTED = "Key sentences from the document"
-WRITTEN = "Written by the model: check it. Each number opens the passage behind its sentence."
+WRITTEN, NUMBERED = "Written by the model: check it.", " Each number opens the passage behind its sentence."
 UNREAD = "From the model, not from a document: it may be wrong."
 SHORTENED = "Shortened to its last whole sentence: it reached the length limit (Settings: Longest answer)."
 
@@ -182,7 +182,8 @@ def summary_body(text: str, citations: Sequence[dict[str, Any]], text_of: TextOf
 
 def _summary(text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace]) -> str:
     if not checked or not all(s.source and _within(text[s.start : s.end], s.source.quote) for s in checked):
-        return f'<p class="lc-quiet">{WRITTEN}</p><div class="lc-said">{_numbered(text, checked, places)}</div>'
+        head = f'<p class="lc-quiet">{WRITTEN}{NUMBERED * bool(checked)}</p>'
+        return f'{head}<div class="lc-said">{_numbered(text, checked, places)}</div>'
     sourced = [(s, s.source) for s in checked if s.source]
     names, lines = list(dict.fromkeys(source.name for _, source in sourced)), list[str]()
     for name in names:

@@ -30,6 +30,8 @@ from localctx.workflows.comparing.rules import ComparingQuestion
 from localctx.workflows.comparing.verdict import compared_values, line_of, value_of, verdict_line, winners
 from localctx.workflows.comparing.wording import WORDINGS
 
+SAME = "The same in all: {noun} {value}"  # of a subject in which documents that are compared do not differ
+
 MakeAnswer = Callable[[AnswerCase], EngineCoroutine[None]]
 """A coroutine function that answers the request of a case, by its strategy."""
 
@@ -107,13 +109,17 @@ class _Comparison:
         if len(self._questions) == 1:
             yield from self._compare(self._questions[0])
             return
+        same = list[tuple[str, DocumentValue]]()
         for asked in self._questions:
             values = list[DocumentValue]()
             for document, label in self._labelled:
                 values.append((yield from self._value(asked, document, label)))
-            states = {value.state for value in values}
-            if not asked.implied or ("said" in states and "unsure" not in states):
+            if not asked.implied or _are_different(values):
                 yield from self._tell_row(asked.noun, values)
+            elif all(value.quantity for value in values):
+                same.append((asked.noun, values[0]))
+        for noun, value in same:
+            yield from self._tell(SAME.format(noun=noun, value=value.text), value.citation, before="\n\n")
         if not self._request.text:
             yield from self._tell(no_answer(self._case.question))
 
@@ -229,6 +235,12 @@ class _Comparison:
             self._request.seconds.setdefault("first_token", time.perf_counter() - self._request.started)
             self._request.result.answers[0].append(Token(text, 0))
             yield self._request.result.answers[0][-1]
+
+
+def _are_different(values: Sequence[DocumentValue]) -> bool:
+    """Returns True if the documents say different things, or only some of them say something."""
+    states = {value.state for value in values}
+    return "said" in states and "unsure" not in states and len({value.text.casefold() for value in values}) > 1
 
 
 def _cell(text: str) -> str:
