@@ -27,7 +27,7 @@ STYLES = {"prose": "", "bullets": " Write a list of short points.", "simple": " 
 MAX_SECTION = 2048  # tokens; of longer sections, small models summarize only the first and last sentences
 SECTION_LENGTH = ("in two or three sentences", 120)  # of a section's summary, as in LENGTHS
 
-_DOCUMENT = "Summarize the document above {length}.{style}{language}"
+_DOCUMENT = "Summarize the document above {length}. Name the people, dates and amounts in it.{style}{language}"
 _SECTION = "Summarize the text above {length}.{language}"
 _MERGE = (
     "Above are summaries of the parts of one document, in order. Write one summary of them {length}.{style}{language}"
