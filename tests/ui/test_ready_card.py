@@ -129,6 +129,14 @@ def test_a_file_that_is_taken_out_of_the_box_is_not_read_on(reading, window, riv
     assert [d.name for d in until(reading, "ready").documents] == ["lease.txt"]
 
 
+def test_a_sent_file_keeps_its_name_until_it_is_in_its_chat(reading, lease):
+    reading.want(ReadingTarget((lease,)))
+    id_ = until(reading, "ready").documents[0].document
+    reading.want(ReadingTarget())
+    reading.want(ReadingTarget(documents=(id_,), has_messages=True))
+    assert [(d.name, d.characters) for d in reading.state.documents] == [("lease.txt", len(LEASE))]
+
+
 def test_cancel_stops_and_what_was_read_stays(reading, window, rivers):
     reading.want(ReadingTarget((rivers,)))
     wait_until(lambda: reading.state.progress and reading.state.progress.done > 1200, "reading")

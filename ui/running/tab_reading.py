@@ -116,6 +116,7 @@ class TabReading:
         self._on_end, self._changed = on_end, threading.Condition()
         self._thread: threading.Thread | None = None
         self.state = ReadingState()
+        self._recent: Sequence[ReadDocument] = ()  # also while a sent file has left the box, and is not yet in its chat
 
     @property
     def unreadable(self) -> frozenset[str]:
@@ -128,7 +129,9 @@ class TabReading:
         with self._changed:
             if wanted == self.state.wanted:
                 return
-            documents = known_documents(wanted.files, wanted.documents, self._known(wanted))
+            known = self._known(wanted)
+            documents = known_documents(wanted.files, wanted.documents, known)
+            self._recent = documents or known
             self.state = ReadingState(wanted, documents, "parsing" if documents else "")
             self._changed.notify_all()
             if documents and not self._thread:
@@ -136,8 +139,8 @@ class TabReading:
                 self._thread.start()
 
     def _known(self, wanted: ReadingTarget) -> Sequence[ReadDocument]:
-        """Returns the documents so far. After a change of the settings or the mark, they must be read again."""
-        before, documents = self.state.wanted, self.state.documents
+        """Returns the last documents of the tab. After a change of the settings or the mark, they must be read again."""
+        before, documents = self.state.wanted, self._recent
         if before.until != wanted.until:  # what is after the mark must not be told
             documents = [replace(document, guide=NOTHING_TOLD, read=False) for document in documents]
         elif before.settings != wanted.settings:
