@@ -50,6 +50,7 @@ from localctx.workflows.comparing.wording import WORDINGS
         ("Which lease was signed later?", "When was it signed?", "later"),
         ("Which offer costs less?", "How much does it cost?", "lower"),
         ("In which lease is the notice period longer?", "What is the notice period?", "longer"),
+        ("Which landlord gives more time for notice?", "What is the notice period?", "higher"),
         ("Which of the two leases has the lower rent, lease-a.txt or lease-b.txt?", "What is the rent?", "lower"),
         ("Which contract has more vacation days?", "How many vacation days are there?", "higher"),
         ("What is the difference between the rents of the two?", "What is the rent?", "none"),

@@ -63,6 +63,8 @@ _MORE = rf"(?P<more>{either(_ORDERS)})"
 def _ask(noun: str, found: Found, subject: Subject) -> str:
     if found.get("more") in ("more", "most", "less", "least", "fewer", "fewest") and not named_subject(noun):
         return f"How many {noun} are there?" if noun.endswith("s") else f"How much {noun} is there?"
+    if "time" in noun.split() and named_subject(noun):  # which time that is, only the subject's own question says
+        return subject.plain["en"]
     head = noun.partition(" of ")[0]
     several = head.endswith("s") and not head.endswith(("ss", "us", "is"))
     return f"What {'are' if several else 'is'} the {noun}?"

@@ -125,7 +125,8 @@ SUBJECT_WORDS = {
     ),
     "notice": SubjectWords(
         "duration",
-        r"notice(?: periods?)?|(?:periods?|terms?) of notice|Kündigungsfrist(?:en)?|(?:délais? d[eu] )?préavis|"
+        r"notice(?: periods?| times?)?|(?:periods?|terms?|time) (?:of|for|to give) notice|"
+        r"Kündigungsfrist(?:en)?|(?:délais? d[eu] )?préavis|"
         r"(?:plazos? de )?preavisos?|通知期限?|提前通知期?|通知",
         r"kündig\w+",
         _plain(
