@@ -98,3 +98,18 @@ def test_differences_are_asked_about_subjects_that_both_documents_name(question)
 
 def test_differences_without_a_known_subject_are_not_asked_about():
     assert asked_of_each("What are the differences?", documents(a=NOVEL, b=NOVEL)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "plain"),
+    [
+        ("Which of the two allows pets?", "Are pets allowed?"),
+        ("Which of the two leases permits smoking?", "Is smoking allowed?"),
+        ("Which lease includes gas?", "Is gas included?"),
+        ("Which one forbids subletting?", "Is subletting allowed?"),
+    ],
+)
+def test_which_document_allows_something_is_asked_of_each(question, plain):
+    asked = asked_of_each(question, LEASES)
+    assert asked is not None
+    assert asked.plain == plain

@@ -139,7 +139,7 @@ class TabReading:
                 self._thread.start()
 
     def _known(self, wanted: ReadingTarget) -> Sequence[ReadDocument]:
-        """Returns the last documents of the tab. After a change of the settings or the mark, they must be read again."""
+        """Returns the last documents of the tab. After a change of settings or of the mark, they must be read again."""
         before, documents = self.state.wanted, self._recent
         if before.until != wanted.until:  # what is after the mark must not be told
             documents = [replace(document, guide=NOTHING_TOLD, read=False) for document in documents]

@@ -239,8 +239,8 @@ class _Comparison:
 
 def _are_different(values: Sequence[DocumentValue]) -> bool:
     """Returns True if the documents say different things, or only some of them say something."""
-    states = {value.state for value in values}
-    return "said" in states and "unsure" not in states and len({value.text.casefold() for value in values}) > 1
+    states, texts = {value.state for value in values}, {value.text.casefold() for value in values}
+    return "said" in states and "unsure" not in states and len(texts) > 1 and not winners("none", values)
 
 
 def _cell(text: str) -> str:

@@ -26,6 +26,12 @@ _DIFFERENCES = re.compile(
     r"(?:please )?compare (?:them|both|the .{1,30}|these .{1,30}|those .{1,30})",
     re.IGNORECASE,
 )
+_WHICH_ALLOWS = re.compile(
+    r"which (?:one )?(?:of (?:them|the|these|those)(?: two| three| four| five| six)?(?: \w+)? |\w+ )?"
+    r"(?P<verb>allow|permit|forbid|prohibit|ban|include|cover|require)s? (?:the |a |an |any )?(?P<noun>[^,;:]{2,60})",
+    re.IGNORECASE,
+)
+_ALLOWED = {"include": "included", "cover": "included", "require": "required"}  # else: allowed
 _DIFFERING = ("rent", "interest", "deposit", "start", "end", "term", "notice", "area", "salary")
 _MOST_DIFFERENCES = 6
 # questions that refer back, name the documents, or look for the extreme among all
@@ -44,9 +50,18 @@ def asked_of_each(question: str, documents: Sequence[StoredDocument]) -> Compari
         return asked
     if not FEWEST <= len(documents) <= MOST or len(question) > _MOST_CHARACTERS:
         return None
-    if _DIFFERENCES.fullmatch(question.strip(" \t\n.?!")):
+    stripped = question.strip(" \t\n.?!")
+    if _DIFFERENCES.fullmatch(stripped):
         return _differences(documents)
-    return _plain(question, documents)
+    which = _WHICH_ALLOWS.fullmatch(stripped)
+    return _allowing(which["verb"].lower(), which["noun"]) if which else _plain(question, documents)
+
+
+def _allowing(verb: str, noun: str) -> ComparingQuestion:
+    """Returns the question for "which of them allows pets": "Are pets allowed?"."""
+    several = noun.endswith("s") and not noun.endswith(("ss", "us", "is", "gas"))
+    plain = f"{'Are' if several else 'Is'} {noun} {_ALLOWED.get(verb, 'allowed')}?"
+    return ComparingQuestion("en", plain, "none", content_of(plain), implied=True)
 
 
 def _differences(documents: Sequence[StoredDocument]) -> ComparingQuestion | None:
