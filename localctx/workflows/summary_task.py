@@ -150,7 +150,7 @@ class SummaryTask:
         # the default was once ``off``
         settings = replace(settings, blend="off") if settings.blend == "auto" else settings
         names += () if settings.engine == "auto" else ("engine",)
-        wanted: dict[str, Any] = {**self._instructions, "sentences": "founded"}
+        wanted: dict[str, Any] = {**self._instructions, "sentences": "checked"}
         if self.questions:
             wanted = {"questions": self.questions, "answers": ANSWER_VERSION}
             if adapter := find_adapter(settings.adapter, settings.model):

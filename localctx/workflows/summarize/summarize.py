@@ -18,7 +18,7 @@ from localctx.engine.events import Note, Progress
 from localctx.engine.runtime import Runtime
 from localctx.errors import NothingFound, TooLong
 from localctx.library.citations.cite import cite_passages
-from localctx.library.citations.founded_summary import founded_summary
+from localctx.library.citations.false_sentences import without_false_sentences
 from localctx.library.citations.sentence_sources import SupportFinder
 from localctx.library.citations.source_index import SourceIndex, SourceText
 from localctx.library.search.indexing import is_line_based
@@ -167,14 +167,14 @@ class _DocumentSummary:
         else:
             mode = "whole"
             parts = [_SectionSummary(section_at(spans, 0, len(text)), summary)]
-        founded = founded_summary(summary, self._document)
-        if founded.left_out:
-            yield Note(_left_out_text(self._document.row.name, founded.left_out))
-        if not founded.text:
+        filtered = without_false_sentences(summary, self._document)
+        if filtered.left_out:
+            yield Note(_left_out_text(self._document.row.name, filtered.left_out))
+        if not filtered.text:
             return extract_summary(self._document, task)
         listed = [{**asdict(part.section), "summary": part.summary} for part in parts]
-        citations = cite_summary(self._document, founded.text, parts)
-        return {"summary": founded.text, "answers": [], "sections": listed, "citations": citations, "mode": mode}
+        citations = cite_summary(self._document, filtered.text, parts)
+        return {"summary": filtered.text, "answers": [], "sections": listed, "citations": citations, "mode": mode}
 
     def _in_sections(self) -> EngineCoroutine[list[_SectionSummary]]:
         """Returns the summary of each section. If a prompt turns out to be too long, tries again with sections of half

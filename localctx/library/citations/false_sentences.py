@@ -8,14 +8,14 @@ from localctx.library.wording.sentences import sentences
 from localctx.store.documents import StoredDocument
 
 
-class FoundedSummary(NamedTuple):
+class FilteredSummary(NamedTuple):
     """The ``text`` of a summary, and the sentences that were ``left_out`` of it."""
 
     text: str
     left_out: list[str]
 
 
-def founded_summary(summary: str, document: StoredDocument) -> FoundedSummary:
+def without_false_sentences(summary: str, document: StoredDocument) -> FilteredSummary:
     """Returns ``summary`` without the sentences that ``document`` cannot have said: a number or a name of the sentence
     is nowhere in the document, or its words are there but denied.
 
@@ -23,7 +23,7 @@ def founded_summary(summary: str, document: StoredDocument) -> FoundedSummary:
     """
     said, read = language_of(summary), language_of(document.text)
     if said and read and said != read:
-        return FoundedSummary(summary, [])
+        return FilteredSummary(summary, [])
     index = SourceIndex([SourceText.of(document)])
     kept, left_out, at = list[str](), list[str](), 0
     for start, end in sentences(summary, 0, len(summary)):
@@ -32,4 +32,4 @@ def founded_summary(summary: str, document: StoredDocument) -> FoundedSummary:
         else:
             kept.append(summary[at:end])
         at = end
-    return FoundedSummary("".join(kept).strip(), left_out)
+    return FilteredSummary("".join(kept).strip(), left_out)

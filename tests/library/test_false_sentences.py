@@ -2,7 +2,7 @@
 
 import pytest
 
-from localctx.library.citations.founded_summary import founded_summary
+from localctx.library.citations.false_sentences import without_false_sentences
 from localctx.library.read_document import read_document
 from localctx.store.documents import StoredDocument
 
@@ -30,7 +30,7 @@ def lease(tmp_path_factory) -> StoredDocument:
     ],
 )
 def test_a_sentence_with_an_unknown_number_or_name_or_one_denied_is_left_out(lease, false):
-    found = founded_summary(f"Tom Reed rents a flat. {false} He can leave after two months.", lease)
+    found = without_false_sentences(f"Tom Reed rents a flat. {false} He can leave after two months.", lease)
     assert found.text == "Tom Reed rents a flat. He can leave after two months."
     assert found.left_out == [false]
 
@@ -45,9 +45,9 @@ def test_a_sentence_with_an_unknown_number_or_name_or_one_denied_is_left_out(lea
     ],
 )
 def test_a_sentence_in_other_words_stays(lease, true):
-    assert founded_summary(true, lease) == (true, [])
+    assert without_false_sentences(true, lease) == (true, [])
 
 
 def test_a_summary_in_another_language_is_not_checked(lease):
     german = "Der Mieter zahlt jeden Monat tausend Pfund Miete an Frau Helene Marsch, und das Rauchen ist ihm verboten."
-    assert founded_summary(german, lease) == (german, [])
+    assert without_false_sentences(german, lease) == (german, [])
