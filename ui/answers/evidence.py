@@ -203,4 +203,4 @@ def _lines(places: Sequence[EvidencePlace]) -> Iterator[str]:
 def _rows(group: Sequence[EvidencePlace]) -> str:
     """Returns links to rows of one sheet: ``Invoices: rows 3, 4, 7``."""
     sheet = f"{escape(group[0].sheet)}: " if group[0].sheet else ""
-    return f"<span>{sheet}rows {', '.join(place.row_link for place in group)}</span>"
+    return f"<span class='lc-rows'>{sheet}rows {', '.join(place.row_link for place in group)}</span>"
