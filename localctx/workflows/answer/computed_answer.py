@@ -60,22 +60,20 @@ class TableWorkflow:
         Returns None if the question asks for neither, if no document has a table, if several tables could be
         meant, or if there are several possible queries and the model cannot choose among them. If the question computes
         over all rows but has words that no query uses, the answer says so; if there are other documents, returns None,
-        as they may answer.
+        as they may answer. A row is only looked up if the document is the only one.
         """
-        computes = wanted(question).computes
+        computes, has_others = wanted(question).computes, len(documents or ()) > 1
         if self._runtime.settings.mode != "auto" or not conversation.is_free:
             return None
-        if not computes and not may_look_up(question):
+        if not computes and (has_others or not may_look_up(question)):
             return None
         found = [d for d in documents or () if any(span.kind == "row" for span in d.spans)]
-        known = [(d, likeliest_table(tables, question)) for d in found if (tables := tables_of(d))]
-        asked = [(d, table, _queries(table, question, computes)) for d, table in known]
+        asked = [(d, *_asked_of(tables, question)) for d in found if (tables := tables_of(d))]
         if len(asked) > 1:
             asked = [one for one in asked if one[2]]
         if len(asked) != 1:
             return None
         document, table, possible = asked[0]
-        has_others = len(documents or ()) > 1
         unused = why_not_computed(table, question) if computes and not (possible or has_others) else []
         if not possible and not unused:
             return None
@@ -107,7 +105,7 @@ def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
     Raises Cancelled, OutOfKVMemory, and DocumentError if the query takes too long.
     """
     request, (document,) = case.request, case.request.prompt.documents
-    table = likeliest_table(tables_of(document), case.question)
+    table, _ = _asked_of(tables_of(document), case.question)
     if not request.prompt.possible_queries:
         yield from emit_text(request, tell_not_computed(table, request.prompt.unused_words))
         request.result.stopped = "unanswered"
@@ -132,11 +130,13 @@ def may_need_table(passages: Sequence[Passage], question: str) -> bool:
     return any((p.page or "").startswith("row ") for p in passages) and wanted(question).computes
 
 
-def _queries(table: DataTable, question: str, computes: bool) -> list[str]:
-    if computes:
-        return queries(table, question)
-    query = lookup_query(table, question)
-    return [query] if query else []
+def _asked_of(tables: Sequence[DataTable], question: str) -> tuple[DataTable, list[str]]:
+    """Returns the table that the question is about, and the queries that may answer it."""
+    if wanted(question).computes:
+        table = likeliest_table(tables, question)
+        return table, queries(table, question)
+    found = lookup_query(tables, question)
+    return (found[0], [found[1]]) if found else (tables[0], [])
 
 
 def _chosen(case: AnswerCase) -> EngineCoroutine[str]:
