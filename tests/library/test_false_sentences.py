@@ -1,4 +1,4 @@
-"""A written summary keeps only the sentences that its document can have said."""
+"""A written summary loses the sentences whose figures its document does not have, or which the document denies."""
 
 import pytest
 
@@ -9,7 +9,8 @@ from localctx.store.documents import StoredDocument
 LEASE = (
     "This agreement is made between Helen Marsh (the landlord) and Tom Reed (the tenant).\n\n"
     "The tenant pays a monthly rent of £1,150, on the first day of each month.\n\n"
-    "Smoking is not allowed inside the flat. Either party may give two months' notice in writing.\n"
+    "Smoking is not allowed inside the flat. Pets are not allowed without the written consent of the landlord.\n\n"
+    "Either party may give two months' notice in writing.\n"
 )
 
 
@@ -24,12 +25,12 @@ def lease(tmp_path_factory) -> StoredDocument:
     "false",
     [
         "The rent is £1,250 a month.",
-        "The tenant is called Maria Reed.",
+        "The rent rises by 5 % a year.",
+        "The agreement was made in 2019.",
         "Smoking is allowed inside the flat.",
-        "The notice must be given three months before.",
     ],
 )
-def test_a_sentence_with_an_unknown_number_or_name_or_one_denied_is_left_out(lease, false):
+def test_a_sentence_with_another_figure_or_one_that_is_denied_is_left_out(lease, false):
     found = without_false_sentences(f"Tom Reed rents a flat. {false} He can leave after two months.", lease)
     assert found.text == "Tom Reed rents a flat. He can leave after two months."
     assert found.left_out == [false]
@@ -41,13 +42,12 @@ def test_a_sentence_with_an_unknown_number_or_name_or_one_denied_is_left_out(lea
         "Helen Marsh lets a flat to Tom Reed for 1150 pounds a month.",
         "The two of them agree on a notice in writing.",
         "Nobody may smoke there, and either of them can end it.",
-        "Helen and Tom have an agreement.",
+        "Pets are allowed with the written consent of the landlord.",
+        "Neither party may end it without giving two months' notice in writing (60 days).",
+        "1. The rent is £1,150.\n2. Smoking is not allowed.",
+        "# Key Points of this Rental Agreement\n\nThe rent is £1,150.",
+        "Die Wohnung kostet 1150 Pfund im Monat, und die Kündigungsfrist beträgt zwei Monate.",
     ],
 )
 def test_a_sentence_in_other_words_stays(lease, true):
     assert without_false_sentences(true, lease) == (true, [])
-
-
-def test_a_summary_in_another_language_is_not_checked(lease):
-    german = "Der Mieter zahlt jeden Monat tausend Pfund Miete an Frau Helene Marsch, und das Rauchen ist ihm verboten."
-    assert without_false_sentences(german, lease) == (german, [])

@@ -302,8 +302,8 @@ def test_a_written_summary_says_no_sentence_twice(home, document):
     assert found["summary"] == f"{kind} He has a daughter. So it ends."
 
 
-def test_sentences_that_the_document_does_not_bear_out_are_left_out_and_named(home, document):
-    told, heard = "River 7 is long. It was measured by Anna Blume.", list[object]()
+def test_sentences_with_other_figures_are_left_out_and_named(home, document):
+    told, heard = "River 7 is long. It has 98,765 mills.", list[object]()
     with (
         Session(load_settings(home=home, summaries="write")) as s,
         s.workflows.summaries(lambda document: Saying(told)) as summaries,
@@ -311,13 +311,13 @@ def test_sentences_that_the_document_does_not_bear_out_are_left_out_and_named(ho
         read = s.workflows.read(str(document))
         found = consume(s.run(summaries.summarize(read, SummaryTask())), heard.append)
     assert (found["summary"], found["mode"]) == ("River 7 is long.", "whole")
-    assert any("Anna Blume" in event.text for event in heard if isinstance(event, Note))
+    assert any("98,765 mills" in event.text for event in heard if isinstance(event, Note))
 
 
-def test_where_nothing_written_is_borne_out_sentences_of_the_document_are_shown(home, document):
+def test_where_all_that_is_written_is_left_out_sentences_of_the_document_are_shown(home, document):
     with (
         Session(load_settings(home=home, summaries="write")) as s,
-        s.workflows.summaries(lambda document: Saying("It was written by Anna Blume.")) as summaries,
+        s.workflows.summaries(lambda document: Saying("It has 98,765 mills.")) as summaries,
     ):
         read = s.workflows.read(str(document))
         found = consume(s.run(summaries.summarize(read, SummaryTask())), lambda event: None)

@@ -1,11 +1,20 @@
-"""Leaves out the sentences of a written summary that its document contradicts, or whose names or numbers it lacks."""
+"""Leaves out the sentences of a written summary that have other figures than its document, or contradict it."""
 
+import re
 from typing import NamedTuple
 
+from localctx.library.citations.claims import claim_of, claims_something
 from localctx.library.citations.source_index import SourceIndex, SourceText
-from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.sentences import sentences
+from localctx.library.wording.word_forms import word_forms
 from localctx.store.documents import StoredDocument
+
+MIN_DIGITS = 3  # of a number without a sign of money or percent; shorter ones may number, count or date something
+_FIGURE = re.compile(r"(?P<money>[€$£]\s?)?(?P<number>\d[\d.,]*\d|\d)(?P<percent>\s?(?:%|per cent|percent))?")
+_LIMITS = re.compile(
+    r"\b(?:without|unless|except|only|if|with|after|before|until|neither|nor|but|than|more|less|most|least)\b|n[’']t",  # noqa: RUF001
+    re.IGNORECASE,
+)
 
 
 class FilteredSummary(NamedTuple):
@@ -16,20 +25,42 @@ class FilteredSummary(NamedTuple):
 
 
 def without_false_sentences(summary: str, document: StoredDocument) -> FilteredSummary:
-    """Returns ``summary`` without the sentences that ``document`` cannot have said: a number or a name of the sentence
-    is nowhere in the document, or its words are there but denied.
+    """Returns ``summary`` without the sentences that have an amount, a percentage or a long number that ``document``
+    does not have, and without those that affirm what a sentence of the document denies, or the other way round.
 
-    A summary in another language than the document is not checked, because its names may be translated.
+    Names and short numbers are not compared: a true summary may word and count things in its own way. A sentence with a
+    condition or a limit is not compared with denials.
     """
-    said, read = language_of(summary), language_of(document.text)
-    if said and read and said != read:
-        return FilteredSummary(summary, [])
-    index = SourceIndex([SourceText.of(document)])
+    index, known = SourceIndex([SourceText.of(document)]), _numbers(document.text)
     kept, left_out, at = list[str](), list[str](), 0
     for start, end in sentences(summary, 0, len(summary)):
-        if index.lacks(summary[start:end]) or index.contradicts(summary[start:end]):
-            left_out.append(" ".join(summary[start:end].split()))
+        sentence = summary[start:end]
+        if claims_something(sentence) and (_figures(sentence) - known or _is_denied(sentence, index)):
+            left_out.append(" ".join(sentence.split()))
         else:
             kept.append(summary[at:end])
         at = end
     return FilteredSummary("".join(kept).strip(), left_out)
+
+
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(word.form for word in word_forms(text) if word.is_number)
+
+
+def _figures(sentence: str) -> frozenset[str]:
+    """Returns the normalized amounts of money, percentages and long numbers of a sentence."""
+    found = _FIGURE.finditer(sentence)
+    long = (
+        m["number"] for m in found if m["money"] or m["percent"] or sum(map(str.isdigit, m["number"])) >= MIN_DIGITS
+    )
+    return frozenset[str]().union(*map(_numbers, long))
+
+
+def _is_denied(sentence: str, index: SourceIndex) -> bool:
+    """Returns True if a sentence of the texts has nearly the same words, and denies one that ``sentence`` affirms, or
+    affirms one that it denies.
+    """
+    match = index.likest_sentence(sentence)
+    if match is None or _LIMITS.search(f"{sentence} {match}"):
+        return False
+    return claim_of(sentence).contradicts(claim_of(match))

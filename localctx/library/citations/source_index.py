@@ -17,7 +17,7 @@ from localctx.store.documents import StoredDocument, labels, part_labels
 MAX_RUN = 3  # sentences in a row that may support a claim together
 RUN_COST = 0.05  # share of the words that each further sentence must add
 MAX_LENGTH = 500  # characters of a run; a single sentence may be longer
-CONTRADICTS = 0.8  # weighted share of a sentence's words that a passage must have to contradict it
+ALIKE = 0.8  # weighted share of a sentence's words that another sentence must have to be nearly the same
 MAX_STARTS = 40  # sentences around which runs are tried: those with the most words of the claim
 
 DocumentRange = tuple[str, int, int]
@@ -89,20 +89,12 @@ class SourceIndex:
         matches = self._matches(claim, question, near)
         return next((match for match in matches if match.share and not claim.contradicts(self._claim(match))), None)
 
-    def lacks(self, sentence: str) -> frozenset[str]:
-        """Returns the normalized numbers and names of ``sentence`` that no text has. "Two" may count things of the
-        texts, as in "both", and is not one of them.
+    def likest_sentence(self, sentence: str) -> str | None:
+        """Returns the one sentence of the texts that has most of the words of ``sentence``, at least the share ALIKE of
+        them by weight, and all of its numbers and names; None if there is none.
         """
-        required = claim_of(sentence).required - {"2"}
-        return required - self._where.keys() if self._runs else required
-
-    def contradicts(self, sentence: str) -> bool:
-        """Returns True if the one sentence that matches ``sentence`` best has at least CONTRADICTS of its words, and
-        denies one of them or affirms a denied one.
-        """
-        claim = claim_of(sentence)
-        best = next(iter(self._matches(claim, longest=1)), None)
-        return best is not None and best.share >= CONTRADICTS and claim.contradicts(self._claim(best))
+        best = next(iter(self._matches(claim_of(sentence), longest=1)), None)
+        return best.source.text[best.start : best.end] if best and best.share >= ALIKE else None
 
     def _matches(
         self, claim: Claim, question: str = "", near: Sequence[DocumentRange] = (), longest: int = MAX_RUN

@@ -172,6 +172,7 @@ class _DocumentSummary:
             yield Note(_left_out_text(self._document.row.name, filtered.left_out))
         if not filtered.text:
             return extract_summary(self._document, task)
+        parts = [part._replace(summary=without_false_sentences(part.summary, self._document).text) for part in parts]
         listed = [{**asdict(part.section), "summary": part.summary} for part in parts]
         citations = cite_summary(self._document, filtered.text, parts)
         return {"summary": filtered.text, "answers": [], "sections": listed, "citations": citations, "mode": mode}
@@ -268,7 +269,7 @@ def _left_out_text(name: str, sentences: Sequence[str]) -> str:
     """Returns the note for ``sentences`` that were left out of a summary of the document ``name``."""
     number = "a sentence was" if len(sentences) == 1 else f"{len(sentences)} sentences were"
     quoted = " ".join(f"“{sentence}”" for sentence in sentences)
-    return f"{name}: {number} left out of the summary, because the document does not say so: {quoted}"
+    return f"{name}: {number} left out of the summary, because the document has other figures or denies it: {quoted}"
 
 
 def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
