@@ -20,6 +20,10 @@ def split(text: str) -> list[str]:
         ("The tenant shall:\n(a) pay;\n(b) go.", ["The tenant shall:", "(a) pay;", "(b) go."]),
         ("It ends.\n4. Crest\nThe crest is high.", ["It ends.", "4. Crest", "The crest is high."]),
         ("It ends.\n4.2 Crest\nIts height is 3.4 m.", ["It ends.", "4.2 Crest", "Its height is 3.4 m."]),
+        (
+            "It ended.\n7 May 1990 was the day\nMary Smith left for the sea and her sister.",
+            ["It ended.", "7 May 1990 was the day Mary Smith left for the sea and her sister."],
+        ),
         ("Live at\n12 Park Lane\nLondon. Go.", ["Live at 12 Park Lane London.", "Go."]),
         ("7. The landlord of\nPark Lane pays.", ["7. The landlord of Park Lane pays."]),
         ("Section 4. Rent. It is 600.", ["Section 4. Rent.", "It is 600."]),

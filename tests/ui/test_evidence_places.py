@@ -5,7 +5,7 @@ import re
 import pytest
 
 from localctx.store.chats import Message
-from localctx.ui.answers.answer_card import HOW_COUNTED, CardContext, card
+from localctx.ui.answers.answer_card import HOW_WORKED_OUT, CardContext, card
 from localctx.ui.answers.evidence import place_of
 
 YEARS = range(1000, 1600)
@@ -75,7 +75,7 @@ def test_the_query_is_folded_below_the_answer():
     query = "SELECT COUNT(*) FROM t WHERE \"Paid\" = 'no'"
     shown = rows_of_a_sheet(2, query=query, rows=2)
     folded = re.search('<details class="lc-query">.*?</details>', shown)[0]
-    assert HOW_COUNTED in folded
+    assert HOW_WORKED_OUT in folded
     assert "SELECT" not in shown.replace(folded, "")
     older = answer(f"100 rows match (100 of 200 rows).\n\nQuery: `{query}`", [], query=query)
     assert card(older, CardContext(lambda _: None)).count("SELECT") == 1

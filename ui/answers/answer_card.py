@@ -34,7 +34,7 @@ MAX_QUOTED = 3  # numbered sources quoted below an answer; the others are folded
 MAX_NAMED = 3  # documents named in "I did not find this in ..."; more are counted
 NOT_SURE = "I am not sure."
 CLOSEST = "The closest passage:"
-HOW_COUNTED = "How this was worked out"
+HOW_WORKED_OUT = "How this was worked out"
 EXTRACTED = "Key sentences from the document"
 WRITTEN, NUMBERED = "Written by the model: check it.", " Each number opens the passage behind its sentence."
 UNREAD = "From the model, not from a document: it may be wrong."
@@ -209,7 +209,7 @@ def _query(m: Message) -> str:
     """Returns the folded query of an answer that was computed over a table, or ""."""
     if not (query := m.stats.get("query")):
         return ""
-    return f'<details class="lc-query"><summary>{HOW_COUNTED}</summary><code>{escape(query)}</code></details>'
+    return f'<details class="lc-query"><summary>{HOW_WORKED_OUT}</summary><code>{escape(query)}</code></details>'
 
 
 def _found(

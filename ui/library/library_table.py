@@ -12,6 +12,7 @@ from localctx.engine.events import Progress
 from localctx.errors import format_bytes
 from localctx.library.add import Added
 from localctx.library.search.search import Passage, SearchResult, query_pattern
+from localctx.library.wording.word_forms import content_forms
 from localctx.serving.worker import Queued
 from localctx.store.document_files import DocumentFile
 from localctx.store.documents import DocumentRow
@@ -174,8 +175,9 @@ def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str
     if not result.passages:
         return note(f"Nothing found in {result.chunks:,} passages." if result.chunks else _EMPTY)
     pattern = query_pattern(words)
-    having = [p for p in result.passages if _places(p, pattern)]
-    similar = [p for p in result.passages if not _places(p, pattern)]
+    asked = content_forms(words)
+    having = [p for p in result.passages if _places(p, pattern) or asked & content_forms(p.text)]
+    similar = [p for p in result.passages if p not in having]
     shown = [_hit(i, p, pattern, text_of(p.document)) for i, p in enumerate([*having, *similar], 1)]
     if pattern and similar:
         about = "Without these words, but similar:" if having else "No passage has these words. Similar ones:"

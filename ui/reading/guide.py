@@ -53,11 +53,12 @@ def _section(d: ReadDocument, several: bool) -> str:
 def _table(d: ReadDocument, table: TableGuide) -> str:
     opens, columns = opener(d.document, d.name, table.start, table.end), ", ".join(table.columns)
     name = f"<b>{escape(table.sheet)}</b> " if table.sheet else ""
-    asks = "".join(_asking(question) for question in table.questions)
-    return f'<p><button type="button" {opens}>{name}{escape(columns)}</button></p><p class="lc-offers">{asks}</p>'
+    asks = "".join(_question_button(question) for question in table.questions)
+    told = f'<p><button type="button" {opens}>{name}{escape(columns)}</button></p>'
+    return told + f'<p class="lc-offers">{asks}</p>' * bool(asks)
 
 
-def _asking(question: str) -> str:
+def _question_button(question: str) -> str:
     return f'<button type="button" data-asks="{escape(question)}">{escape(question)}</button>'
 
 
@@ -94,5 +95,5 @@ def _summarize(documents: Sequence[ReadDocument], state: ReadingState) -> str:
 
 def suggestions(questions: Sequence[str]) -> str:
     """Returns buttons that ask suggested questions; "" if there are none."""
-    shown = "".join(map(_asking, questions))
+    shown = "".join(map(_question_button, questions))
     return f"<div>{shown}</div>" if shown else ""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 MAX_PASSAGES_READ = 150_000  # characters of all documents together; with more, passages are not read ahead
 _SHARES = {"pages": (0, 30), "reading": (30, 99), "indexing": (30, 99), "embedding": (30, 99)}
 """The percentages of the whole work at which a phase begins and ends, by the first word of its name."""
+MAX_RECENT = 50  # documents of a tab that are remembered
 MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed yet
 
 
@@ -116,7 +117,7 @@ class TabReading:
         self._on_end, self._changed = on_end, threading.Condition()
         self._thread: threading.Thread | None = None
         self.state = ReadingState()
-        self._recent: Sequence[ReadDocument] = ()  # also while a sent file has left the box, and is not yet in its chat
+        self._recent: Sequence[ReadDocument] = ()  # the documents wanted now, then earlier ones
 
     @property
     def unreadable(self) -> frozenset[str]:
@@ -131,7 +132,7 @@ class TabReading:
                 return
             known = self._known(wanted)
             documents = known_documents(wanted.files, wanted.documents, known)
-            self._recent = documents or known
+            self._recent = [*documents, *(d for d in known if d not in documents)][:MAX_RECENT]
             self.state = ReadingState(wanted, documents, "parsing" if documents else "")
             self._changed.notify_all()
             if documents and not self._thread:

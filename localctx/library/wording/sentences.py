@@ -20,7 +20,7 @@ _NUMBERED_HEADING = re.compile(
     re.MULTILINE,
 )
 MAX_HEADING = 8  # words
-SHORTER = 0.7  # of the line below; a wrapped line is about as long as the next one
+SHORTER = 0.7  # share of the length of the line below it that a heading has at most; a wrapped line is about as long
 _NUMBER = re.compile(  # the number of a clause or item, which begins a sentence and does not end one
     r"(?:(?:article|art\.|chapter|clause|item|paragraph|part|schedule|section|sec\.|step|§+)\s*)?"
     r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[a-zA-Z]|[ivxIVX]{1,5})[.)\]]+",
@@ -55,7 +55,8 @@ def heading_lines(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 def _is_numbered_heading(text: str, line: re.Match[str]) -> bool:
     before = text[max(0, line.start() - 80) : line.start()]
-    follows = not before.strip() or before.endswith("\n\n") or before.rstrip()[-1] in ENDS
+    is_marked = re.match(r"\s*\d+(?:[.)]|\.\d)", line.group())  # a number alone may be a date, or count something
+    follows = not before.strip() or before.endswith("\n\n") or (is_marked and before.rstrip()[-1] in ENDS)
     words = line.group().split()
     return follows and len(words) <= MAX_HEADING and len(line.group()) < SHORTER * len(line["below"])
 

@@ -1,18 +1,27 @@
 """Tells what a document is about, without a model: its headings, a few of its sentences, and its tables."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from localctx.document_parts import tell_place
 from localctx.library.citations.summary_sentences import key_sentences
 from localctx.library.outline import outline
+from localctx.library.tables.question_words import wanted
 from localctx.library.tables.table import DataTable, tables_of
 from localctx.library.tables.table_queries import queries
-from localctx.library.tables.table_question import counts_rows, holds_years, repeats
+from localctx.library.tables.table_question import repeats
 from localctx.store.documents import Span, StoredDocument, part_labels
 
 SENTENCES = 3
 QUESTIONS = 3  # about a table
+_AMOUNT = re.compile(
+    r"\b(?:amount|price|cost|net|gross|fee|rent|salary|wage|revenue|sales|turnover|paid|quantity|units|hours|budget|tax|"
+    r"vat|deposit|profit|income|expenses?)s?\b|[€$£]",
+    re.IGNORECASE,
+)
+"""The names of columns whose sum means something."""
+
 MAX_READ = 1_000_000  # characters of a document in which sentences are looked for, which takes seconds
 
 
@@ -64,22 +73,23 @@ def document_guide(document: StoredDocument) -> DocumentGuide:
     is_table = any(span.kind == "row" for span in spans)
     found = [] if is_table else key_sentences(text[:MAX_READ], SENTENCES, headings)
     told = [GuideSentence(a, b, " ".join(text[a:b].split()), tell_place(part(a), None)) for a, b in found]
-    tables = [_table_guide(table) for table in tables_of(document)] if is_table and len(text) <= MAX_READ else []
+    tables = tables_of(document) if is_table and len(text) <= MAX_READ else []
+    told_tables = [_table_guide(table, asks=len(tables) == 1) for table in tables]
     sheets = {table.sheet for table in tables}
-    return DocumentGuide([h for h in headings if h.label not in sheets], told, tables)
+    return DocumentGuide([h for h in headings if h.label not in sheets], told, told_tables)
 
 
-def _table_guide(table: DataTable) -> TableGuide:
-    first, asked = table.rows[0], (question for question in _questions(table) if len(queries(table, question)) == 1)
-    return TableGuide(table.sheet, table.names, first.start, first.end, list(asked)[:QUESTIONS])
+def _table_guide(table: DataTable, asks: bool) -> TableGuide:
+    first, asked = table.rows[0], list[str]()
+    if asks:  # of several tables, a question does not say which one it is about
+        asked = [question for question in _questions(table) if len(queries(table, question)) == 1][:QUESTIONS]
+    return TableGuide(table.sheet, table.names, first.start, first.end, asked)
 
 
 def _questions(table: DataTable) -> Iterator[str]:
     """Yields questions about the columns with amounts, which may have no query."""
     kinds = {name: column.kind for name, column in table.columns.items()}
-    amounts = [
-        n for n, kind in kinds.items() if kind == "number" and not (counts_rows(table, n) or holds_years(table, n))
-    ]
+    amounts = [n for n, kind in kinds.items() if kind == "number" and _AMOUNT.search(n) and not wanted(n).computes]
     groups = [n for n, kind in kinds.items() if kind == "text" and repeats(table, n)]
     for amount in map(_in_sentence, amounts):
         yield f"What is the total {amount}?"

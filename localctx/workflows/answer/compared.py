@@ -20,6 +20,7 @@ from localctx.errors import Cancelled, NothingFound, StoreError
 from localctx.library.citations.sentence_sources import AnswerSentence, Support
 from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.no_answer import no_answer
+from localctx.library.wording.word_forms import content_forms
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.abstention import says_nothing
 from localctx.workflows.answer.answer_case import AnswerCase
@@ -114,9 +115,9 @@ class _Comparison:
             values = list[DocumentValue]()
             for document, label in self._labelled:
                 values.append((yield from self._value(asked, document, label)))
-            if not asked.implied or _are_different(values):
+            if not asked.implied or _are_different(asked.noun, values):
                 yield from self._tell_row(asked.noun, values)
-            elif all(value.quantity for value in values):
+            elif all(value.state == "said" for value in values) and asked.noun not in values[0].text.split():
                 same.append((asked.noun, values[0]))
         for noun, value in same:
             yield from self._tell(SAME.format(noun=noun, value=value.text), value.citation, before="\n\n")
@@ -237,10 +238,13 @@ class _Comparison:
             yield self._request.result.answers[0][-1]
 
 
-def _are_different(values: Sequence[DocumentValue]) -> bool:
-    """Returns True if the documents say different things, or only some of them say something."""
-    states, texts = {value.state for value in values}, {value.text.casefold() for value in values}
-    return "said" in states and "unsure" not in states and len(texts) > 1 and not winners("none", values)
+def _are_different(noun: str, values: Sequence[DocumentValue]) -> bool:
+    """Returns True if the documents say different things about ``noun``, or only some of them say something. "Two
+    months' notice" and "two months" are the same.
+    """
+    states = {value.state for value in values}
+    said = {frozenset(content_forms(value.text) - content_forms(noun)) for value in values}
+    return "said" in states and "unsure" not in states and (len(said) > 1 or len(states) > 1)
 
 
 def _cell(text: str) -> str:

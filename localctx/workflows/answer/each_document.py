@@ -27,11 +27,13 @@ _DIFFERENCES = re.compile(
     re.IGNORECASE,
 )
 _WHICH_ALLOWS = re.compile(
-    r"which (?:one )?(?:of (?:them|the|these|those)(?: two| three| four| five| six)?(?: \w+)? |\w+ )?"
-    r"(?P<verb>allow|permit|forbid|prohibit|ban|include|cover|require)s? (?:the |a |an |any )?(?P<noun>[^,;:]{2,60})",
+    r"which (?:of (?:them|the|these|those)(?: two| three| four| five| six)?"
+    r"(?: (?:documents|leases|contracts|agreements|offers|policies|plans))?|"
+    r"one|document|lease|contract|agreement|offer|policy|plan) (?P<verb>allow|permit|include|cover)s? "
+    r"(?!.*\b(?:to|that|and|or|not|no|than|more|less|of|neither|nor|him|her|me|us|you|which)\b)"
+    r"(?P<noun>\w+(?: \w+){0,2})",
     re.IGNORECASE,
 )
-_ALLOWED = {"include": "included", "cover": "included", "require": "required"}  # else: allowed
 _DIFFERING = ("rent", "interest", "deposit", "start", "end", "term", "notice", "area", "salary")
 _MOST_DIFFERENCES = 6
 # questions that refer back, name the documents, or look for the extreme among all
@@ -54,14 +56,17 @@ def asked_of_each(question: str, documents: Sequence[StoredDocument]) -> Compari
     if _DIFFERENCES.fullmatch(stripped):
         return _differences(documents)
     which = _WHICH_ALLOWS.fullmatch(stripped)
-    return _allowing(which["verb"].lower(), which["noun"]) if which else _plain(question, documents)
+    return _allowing(which["verb"].lower(), which["noun"], documents) if which else _plain(question, documents)
 
 
-def _allowing(verb: str, noun: str) -> ComparingQuestion:
-    """Returns the question for "which of them allows pets": "Are pets allowed?"."""
+def _allowing(verb: str, noun: str, documents: Sequence[StoredDocument]) -> ComparingQuestion | None:
+    """Returns the question for "which of them allows pets": "Are pets allowed?". None if no document has the noun."""
     several = noun.endswith("s") and not noun.endswith(("ss", "us", "is", "gas"))
-    plain = f"{'Are' if several else 'Is'} {noun} {_ALLOWED.get(verb, 'allowed')}?"
-    return ComparingQuestion("en", plain, "none", content_of(plain), implied=True)
+    done = "allowed" if verb in ("allow", "permit") else "included"
+    asked = ComparingQuestion(
+        "en", f"{'Are' if several else 'Is'} {noun} {done}?", "none", content_of(noun), implied=True
+    )
+    return asked if _about(asked, documents) else None
 
 
 def _differences(documents: Sequence[StoredDocument]) -> ComparingQuestion | None:
