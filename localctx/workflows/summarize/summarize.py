@@ -170,7 +170,7 @@ class _DocumentSummary:
         filtered = without_false_sentences(summary, self._document)
         if filtered.left_out:
             yield Note(_left_out_text(self._document.row.name, filtered.left_out))
-        if not filtered.text:
+        if filtered.left_out and not filtered.text:
             return extract_summary(self._document, task)
         parts = [part._replace(summary=without_false_sentences(part.summary, self._document).text) for part in parts]
         listed = [{**asdict(part.section), "summary": part.summary} for part in parts]
