@@ -114,6 +114,12 @@ def test_each_document_is_asked_cited_and_compared(open_session, script, leases)
             "a.txt: 24 months.\nb.txt: 12 months.\nLonger: a.txt.",
         ),
         (
+            "Which landlord gives more time for notice?",
+            ("Either party gives two months' notice.\n", "Either party gives three months' notice.\n"),
+            {"a.txt": "two months' notice", "b.txt": "three months' notice"},
+            "a.txt: two months' notice.\nb.txt: three months' notice.\nLonger: b.txt.",
+        ),
+        (
             WHICH,
             (A, A + "Signed."),
             {"a.txt": "950 euros a month", "b.txt": "950 euros a month"},

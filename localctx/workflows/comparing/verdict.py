@@ -10,6 +10,7 @@ from localctx.workflows.comparing.document_value import DocumentValue
 from localctx.workflows.comparing.rules import ComparingQuestion, Order
 from localctx.workflows.comparing.wording import Wording
 
+_OF_DURATIONS: dict[Order, Order] = {"lower": "shorter", "higher": "longer"}  # "more notice" is longer
 _LEAST = ("lower", "shorter", "earlier")
 
 
@@ -58,7 +59,8 @@ def verdict_line(order: Order, values: Sequence[DocumentValue], wording: Wording
     if len(best) == len(values):
         return wording.equal if len(values) == 2 else wording.all_equal
     if best:
-        word = wording.verdicts[order][len(values) > 2]
+        is_duration = all(quantity.kind == "duration" for quantity in _quantities(values))
+        word = wording.verdicts[_OF_DURATIONS.get(order, order) if is_duration else order][len(values) > 2]
         return wording.verdict.format(word=word, names=wording.joined.join(value.name for value in best))
     if order == "none" or len(_quantities(values)) < len(values):
         return ""
