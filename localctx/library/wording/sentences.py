@@ -55,7 +55,7 @@ def heading_lines(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 def _is_numbered_heading(text: str, line: re.Match[str]) -> bool:
     before = text[max(0, line.start() - 80) : line.start()]
-    is_marked = re.match(r"\s*\d+(?:[.)]|\.\d)", line.group())  # a number alone may be a date, or count something
+    is_marked = bool(re.match(r"\s*\d+(?:[.)]|\.\d)", line.group()))  # a number alone may be a date, or count something
     follows = not before.strip() or before.endswith("\n\n") or (is_marked and before.rstrip()[-1] in ENDS)
     words = line.group().split()
     return follows and len(words) <= MAX_HEADING and len(line.group()) < SHORTER * len(line["below"])
