@@ -16,6 +16,7 @@ from localctx.library.tables.table_question import (
     identifies_rows,
     mentions,
     quoted,
+    quoted_text,
     values_of,
 )
 from localctx.library.tables.yes_no_columns import is_yes_no, named_conditions
@@ -58,12 +59,12 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
             ((name, values),) = found[key].items()
             columns.setdefault(name, []).extend(values)
         else:
-            yield [f"{quoted(name)} IN ({', '.join(map(_text, values))})" for name, values in found[key].items()]
+            yield [f"{quoted(name)} IN ({', '.join(map(quoted_text, values))})" for name, values in found[key].items()]
     for name in named:
         if letters := places_of_letters(asked, name):
             columns.setdefault(name, []).extend(letters)
     for name, values in columns.items():
-        texts = ", ".join(map(_text, values))
+        texts = ", ".join(map(quoted_text, values))
         yield [f"{quoted(name)} = {texts}" if len(values) == 1 else f"{quoted(name)} IN ({texts})"]
 
 
@@ -159,7 +160,3 @@ def _derives_from(word: str, value: str) -> bool:
     pairs = zip(word.casefold(), value.casefold(), strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return same >= max(4, 0.6 * len(value)) and len(word) - same <= 5
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

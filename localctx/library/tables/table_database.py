@@ -10,7 +10,7 @@ from typing import Any
 
 from localctx.library.tables.table import DataTable, TableRow
 from localctx.library.tables.table_queries import NAME
-from localctx.library.tables.table_question import quoted
+from localctx.library.tables.table_question import quoted, quoted_text
 
 MAX_RESULTS = 1000  # rows
 _STEPS = 100_000  # instructions of SQLite's virtual machine between two checks
@@ -159,7 +159,7 @@ def _clause(name: str, text: str) -> str:
 
 
 def _literal(value: Any) -> str:
-    return "NULL" if value is None else "'" + str(value).replace("'", "''") + "'"
+    return "NULL" if value is None else quoted_text(str(value))
 
 
 def _label(part: str) -> str:

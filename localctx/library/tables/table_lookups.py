@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_queries import NAME
-from localctx.library.tables.table_question import column_words, quoted
+from localctx.library.tables.table_question import column_words, quoted, quoted_text
 
 _QUESTION = re.compile(
     r"\s*what(?: is|'s|’s| are| was| were) the (?P<columns>.{1,80}?) (?:of|for) (?P<row>.{1,80}?)[\s?]*",  # noqa: RUF001
@@ -71,4 +71,4 @@ def _literal(value: float | str | None) -> str:
     """Returns a value of a cell in SQL."""
     if isinstance(value, float):
         return str(int(value) if value.is_integer() else value)
-    return "'" + str(value).replace("'", "''") + "'"
+    return quoted_text(str(value))

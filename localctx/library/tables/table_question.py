@@ -184,3 +184,8 @@ def values_of(table: DataTable, name: str) -> list[float]:
 def quoted(name: str) -> str:
     """Returns a column's name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(value: str) -> str:
+    """Returns a text quoted for SQL."""
+    return "'" + value.replace("'", "''") + "'"
