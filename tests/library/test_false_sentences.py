@@ -2,7 +2,7 @@
 
 import pytest
 
-from localctx.library.citations.false_sentences import without_false_sentences
+from localctx.library.citations.false_sentences import FalseSentenceFilter
 from localctx.library.read_document import read_document
 from localctx.store.documents import StoredDocument
 
@@ -31,7 +31,7 @@ def lease(tmp_path_factory) -> StoredDocument:
     ],
 )
 def test_a_sentence_with_another_figure_or_one_that_is_denied_is_left_out(lease, false):
-    found = without_false_sentences(f"Tom Reed rents a flat. {false} He can leave after two months.", lease)
+    found = FalseSentenceFilter(lease).filter(f"Tom Reed rents a flat. {false} He can leave after two months.")
     assert found.text == "Tom Reed rents a flat. He can leave after two months."
     assert found.left_out == [false]
 
@@ -50,4 +50,4 @@ def test_a_sentence_with_another_figure_or_one_that_is_denied_is_left_out(lease,
     ],
 )
 def test_a_sentence_in_other_words_stays(lease, true):
-    assert without_false_sentences(true, lease) == (true, [])
+    assert FalseSentenceFilter(lease).filter(true) == (true, [])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Note, Progress, Token
 from localctx.errors import UsageError
-from localctx.library.citations.false_sentences import FilteredSummary
+from localctx.library.citations.false_sentences import FalseSentenceFilter, FilteredSummary
 from localctx.library.read_document import read_document
 from localctx.library.search.sections import Section, sections
 from localctx.library.wording.sentences import trim_to_sentence
@@ -75,7 +75,7 @@ def test_a_section_knows_its_heading_and_pages():
 @pytest.fixture
 def as_written(monkeypatch):
     """Keeps the sentences of a random model, whose names no document has."""
-    monkeypatch.setattr(summarize, "without_false_sentences", lambda summary, document: FilteredSummary(summary, []))
+    monkeypatch.setattr(FalseSentenceFilter, "filter", lambda self, summary: FilteredSummary(summary, []))
 
 
 def result(

@@ -12,7 +12,7 @@ from localctx.store.documents import StoredDocument
 MIN_DIGITS = 3  # of a number without a sign of money or percent; shorter ones may number, count or date something
 _FIGURE = re.compile(r"(?P<money>[€$£]\s?)?(?P<number>\d[\d.,]*\d|\d)(?P<percent>\s?(?:%|per cent|percent))?")
 _LIMITS = re.compile(
-    r"\b(?:without|unless|except|only|if|with|after|before|until|neither|nor|but|than|more|less|most|least)\b|n[’']t",  # noqa: RUF001
+    r"\b(?:without|unless|except|only|if|with|after|before|until|neither|nor|but|than|more|less|most|least)\b",
     re.IGNORECASE,
 )
 
@@ -24,23 +24,40 @@ class FilteredSummary(NamedTuple):
     left_out: list[str]
 
 
-def without_false_sentences(summary: str, document: StoredDocument) -> FilteredSummary:
-    """Returns ``summary`` without the sentences that have an amount, a percentage or a long number that ``document``
-    does not have, and without those that affirm what a sentence of the document denies, or the other way round.
+class FalseSentenceFilter:
+    """Filters summaries of one document."""
 
-    Names and short numbers are not compared: a true summary may word and count things in its own way. A sentence with a
-    condition or a limit is not compared with denials.
-    """
-    index, known = SourceIndex([SourceText.of(document)]), _numbers(document.text)
-    kept, left_out, at = list[str](), list[str](), 0
-    for start, end in sentences(summary, 0, len(summary)):
-        sentence = summary[start:end]
-        if claims_something(sentence) and (_figures(sentence) - known or _is_denied(sentence, index)):
-            left_out.append(" ".join(sentence.split()))
-        else:
-            kept.append(summary[at:end])
-        at = end
-    return FilteredSummary("".join(kept).strip(), left_out)
+    def __init__(self, document: StoredDocument) -> None:
+        self._index, self._known = SourceIndex([SourceText.of(document)]), _numbers(document.text)
+
+    def filter(self, summary: str) -> FilteredSummary:
+        """Returns ``summary`` without the sentences that have an amount, a percentage or a long number that the
+        document does not have, and without those that affirm what a sentence of the document denies, or the other way
+        round.
+
+        Names and short numbers are not compared: a true summary may word and count things in its own way. A sentence
+        with a condition or a limit is not compared with denials.
+        """
+        kept, left_out, at = list[str](), list[str](), 0
+        for start, end in sentences(summary, 0, len(summary)):
+            if self._is_false(summary[start:end]):
+                left_out.append(" ".join(summary[start:end].split()))
+            else:
+                kept.append(summary[at:end])
+            at = end
+        return FilteredSummary("".join(kept).strip(), left_out)
+
+    def _is_false(self, sentence: str) -> bool:
+        return claims_something(sentence) and bool(_figures(sentence) - self._known or self._is_denied(sentence))
+
+    def _is_denied(self, sentence: str) -> bool:
+        """Returns True if a sentence of the document has nearly the same words, and denies one that ``sentence``
+        affirms, or affirms one that it denies.
+        """
+        match = self._index.most_similar_sentence(sentence)
+        if match is None or _LIMITS.search(f"{sentence} {match}"):
+            return False
+        return claim_of(sentence).contradicts(claim_of(match))
 
 
 def _numbers(text: str) -> frozenset[str]:
@@ -54,13 +71,3 @@ def _figures(sentence: str) -> frozenset[str]:
         m["number"] for m in found if m["money"] or m["percent"] or sum(map(str.isdigit, m["number"])) >= MIN_DIGITS
     )
     return frozenset[str]().union(*map(_numbers, long))
-
-
-def _is_denied(sentence: str, index: SourceIndex) -> bool:
-    """Returns True if a sentence of the texts has nearly the same words, and denies one that ``sentence`` affirms, or
-    affirms one that it denies.
-    """
-    match = index.likest_sentence(sentence)
-    if match is None or _LIMITS.search(f"{sentence} {match}"):
-        return False
-    return claim_of(sentence).contradicts(claim_of(match))

@@ -89,7 +89,7 @@ class SourceIndex:
         matches = self._matches(claim, question, near)
         return next((match for match in matches if match.share and not claim.contradicts(self._claim(match))), None)
 
-    def likest_sentence(self, sentence: str) -> str | None:
+    def most_similar_sentence(self, sentence: str) -> str | None:
         """Returns the one sentence of the texts that has most of the words of ``sentence``, at least the share ALIKE of
         them by weight, and all of its numbers and names; None if there is none.
         """

@@ -18,7 +18,7 @@ from localctx.engine.events import Note, Progress
 from localctx.engine.runtime import Runtime
 from localctx.errors import NothingFound, TooLong
 from localctx.library.citations.cite import cite_passages
-from localctx.library.citations.false_sentences import without_false_sentences
+from localctx.library.citations.false_sentences import FalseSentenceFilter
 from localctx.library.citations.sentence_sources import SupportFinder
 from localctx.library.citations.source_index import SourceIndex, SourceText
 from localctx.library.search.indexing import is_line_based
@@ -167,12 +167,13 @@ class _DocumentSummary:
         else:
             mode = "whole"
             parts = [_SectionSummary(section_at(spans, 0, len(text)), summary)]
-        filtered = without_false_sentences(summary, self._document)
+        false_sentences = FalseSentenceFilter(self._document)
+        filtered = false_sentences.filter(summary)
         if filtered.left_out:
             yield Note(_left_out_text(self._document.row.name, filtered.left_out))
         if filtered.left_out and not filtered.text:
             return extract_summary(self._document, task)
-        parts = [part._replace(summary=without_false_sentences(part.summary, self._document).text) for part in parts]
+        parts = [part._replace(summary=false_sentences.filter(part.summary).text) for part in parts]
         listed = [{**asdict(part.section), "summary": part.summary} for part in parts]
         citations = cite_summary(self._document, filtered.text, parts)
         return {"summary": filtered.text, "answers": [], "sections": listed, "citations": citations, "mode": mode}
@@ -265,10 +266,10 @@ class _DocumentSummary:
         return self._stored.once([*texts, instruction, str(tokens)], generate)
 
 
-def _left_out_text(name: str, sentences: Sequence[str]) -> str:
-    """Returns the note for ``sentences`` that were left out of a summary of the document ``name``."""
-    number = "a sentence was" if len(sentences) == 1 else f"{len(sentences)} sentences were"
-    quoted = " ".join(f"“{sentence}”" for sentence in sentences)
+def _left_out_text(name: str, left_out: Sequence[str]) -> str:
+    """Returns the note for sentences that were ``left_out`` of a summary of the document ``name``."""
+    number = "a sentence was" if len(left_out) == 1 else f"{len(left_out)} sentences were"
+    quoted = " ".join(f"“{sentence}”" for sentence in left_out)
     return f"{name}: {number} left out of the summary, because the document has other figures or denies it: {quoted}"
 
 
