@@ -64,6 +64,18 @@ def test_what_the_document_does_not_say_is_told_as_that(ask):
     assert done["citations"] == []
 
 
+def test_a_height_is_not_answered_with_a_length(ask, tmp_path):
+    report = tmp_path / "weir.txt"
+    report.write_text(
+        "The weir was inspected in May. The crest has a crack 3.4 metres long. The fish pass is clean. The gate was "
+        "painted in 2019. The apron is 12 metres long and 6 metres wide.\n"
+    )
+    high, wide = (ask(report, f"How {question}?") for question in ("high is the crest", "wide is the apron"))
+    assert (high["stopped"], high["citations"]) == ("unanswered", [])
+    assert high["nearest"]["quote"] == "The crest has a crack 3.4 metres long."
+    assert "6 metres" in wide["answer"]
+
+
 def test_the_transcript_of_the_readme_is_true(home, localctx):
     transcript = re.search(r"```console\n\$ sh packaging/start (.+)\n(.+)\n\n(.+)\n```", README.read_text())
     assert transcript, "the README has no transcript"

@@ -23,6 +23,7 @@ from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request, rank_request
 from localctx.library.citations.cite import cite_passages, nearest_sentence
 from localctx.library.citations.yes_no_evidence import shares_words
+from localctx.library.wording.dimensions import has_dimension, has_other_dimension
 from localctx.library.wording.no_answer import is_no_answer, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.held_answer import emit_held
@@ -48,8 +49,8 @@ def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> Engi
 def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """Run ``answering``, but hold its tokens and quotations back until the answer's confidence is known.
 
-    If the confidence reaches the threshold of the calibration, emit them. Otherwise reply that the text does not answer
-    the question.
+    If the confidence reaches the threshold of the calibration, emit them. Otherwise, and if the answer measures another
+    dimension than the question asks for, reply that the text does not answer the question.
     """
     request, evidence = case.request, (yield from _gather(case))
     held, calibration = list[Event](), calibration_of(request)
@@ -58,7 +59,8 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     likelihood, tokens = _answer_likelihood(request)
     request.result.evidence = evidence.of_answer(likelihood + others, tokens)
     request.result.confidence = round(calibration.confidence(request.result.evidence), 4)
-    if not says_nothing(request) and request.result.confidence >= calibration.threshold:
+    confident = request.result.confidence >= calibration.threshold
+    if confident and not says_nothing(request) and not _measures_another(request, case.question):
         yield from emit_held(request, case.question, held)
         return
     request.result.withheld = None if says_nothing(request) else request.texts[0]
@@ -108,6 +110,14 @@ def is_not_said(request: Request) -> bool:
     language.
     """
     return is_no_answer(request.texts[0], request.not_said)
+
+
+def _measures_another(request: Request, question: str) -> bool:
+    """Returns True if the answer is a length where ``question`` asks for a height, or the like, and the cited sentence
+    has no height either.
+    """
+    cited = request.result.citations[0].quote if request.result.citations else ""
+    return has_other_dimension(question, request.texts[0], cited) and not has_dimension(question, cited)
 
 
 def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
