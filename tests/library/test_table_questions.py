@@ -238,6 +238,27 @@ def test_a_condition_is_used_or_nothing_is_computed(read, question, expected):
     assert queries(table, question) == expected
 
 
+SALES = "country,euros\n" + "Austria,10\nAustria,20\nNorway,5\nItaly,7\nItaly,8\nBrazil,1\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "country"),
+    [
+        ("What is the total of euros in Austria?", "Austria"),
+        ("What is the total of euros of the Austrians?", "Austria"),
+        ("What is the total of euros of the Norwegians?", "Norway"),
+        ("What is the total of euros of the Italians?", "Italy"),
+        ("What is the total of euros of the Brazilians?", "Brazil"),
+        ("What is the total of euros in Australia?", None),
+        ("What is the total of euros of the Australians?", None),
+    ],
+)
+def test_a_country_is_known_by_its_adjective_and_no_other_country_is_taken_for_it(read, question, country):
+    (table,) = read(SALES)
+    condition = f""" WHERE "country" = '{country}'"""
+    assert queries(table, question) == ([f'SELECT SUM("euros") FROM t{condition}'] if country else [])
+
+
 def test_numbers_that_name_rows_are_counted_and_never_summed_or_compared(read):
     (table,) = read("invoice,customer,price\n1007,A,5\n1031,B,2\n1019,A,4\n1012,A,9\n1050,B,1\n")
     assert queries(table, "Which customer has more than 3 invoices?") == []

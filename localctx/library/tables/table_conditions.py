@@ -24,6 +24,7 @@ from localctx.library.tables.yes_no_columns import is_yes_no, named_conditions
 _MAX_DISTINCT = 20_000  # values of a column that are looked for in a question
 _NUMBER = re.compile(r"(?<![\w.,])[-\u2212]?\d[\d.,'\u2019\u00a0]*(?!\w)")
 _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_ADJECTIVE_END = re.compile(r"(?:(?:eg|v)?[ie]?an?|n|u?ese|ish|ic|ch|er|i)?s?|isch(?:e[nrms]?)?")  # Norw-egian
 
 
 def conditions(asked: TableQuestion) -> list[str]:
@@ -156,7 +157,9 @@ def place_of_value(asked: TableQuestion, value: str) -> tuple[int, int] | None:
 
 
 def _derives_from(word: str, value: str) -> bool:
-    """Returns True if a word begins like a value and differs in its last letters, as Norwegian does from Norway."""
+    """Returns True if a word is an adjective of a value, as Norwegian is of Norway: it begins like the value and has a
+    known ending. Australia is no adjective of Austria.
+    """
     pairs = zip(word.casefold(), value.casefold(), strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return same >= max(4, 0.6 * len(value)) and len(word) - same <= 5
+    return same >= max(4, 0.6 * len(value)) and bool(_ADJECTIVE_END.fullmatch(word.casefold(), same))
