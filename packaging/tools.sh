@@ -59,18 +59,35 @@ install_chromium() {
     "$venv/bin/python" -m playwright install --no-shell chromium >>"$log" 2>&1 || :
 }
 
-# --- The last line
+# --- Which tests run, and the last line
 
-# Prints which tests will be skipped and how to add them, or nothing.
+# Prints the marks of the tests to run, for pytest, or nothing for all tests.
+marks() {
+    if [ -n "$quick" ]; then
+        echo "not process and not slow"
+    elif [ -z "$all$slow" ]; then
+        echo "not slow"
+    fi
+}
+
+# Prints which tests are left out and how to add them, or nothing.
 left_out() {
     absent=$(larger --absent)
     has_chromium || absent="$absent Chromium"
-    [ -n "$absent" ] || return 0
-    absent=$(printf '%s, ' $absent)
-    said="left out were the tests that need ${absent%, }"
-    if [ -z "$all" ]; then
+    [ -z "$absent" ] || absent=$(printf '%s, ' $absent)
+    absent=${absent:+the tests that need ${absent%, }}
+    case $marks in
+    *process*) unmarked="the tests that are not quick" ;;
+    *slow*) unmarked="the slow tests" ;;
+    *) unmarked= ;;
+    esac
+    [ -n "$unmarked$absent" ] || return 0
+    said="left out were $unmarked${unmarked:+${absent:+ and }}$absent"
+    if [ -n "$all" ] && [ -n "$absent" ]; then
+        echo "$said, which could not be installed. To try again: sh packaging/check --all (log: $log)"
+    elif [ -n "$absent" ]; then
         echo "$said. To add them: sh packaging/check --all"
     else
-        echo "$said, which could not be installed. To try again: sh packaging/check --all (log: $log)"
+        echo "$said. To add them: sh packaging/check --slow"
     fi
 }

@@ -41,7 +41,7 @@ COMPILED = (
 )
 
 KERNELS = "localctx/kernels"  # in pytest's cache: the folder of the kernels that an earlier run compiled
-SLOW_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
+MARKED_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.(process|slow)\b", re.MULTILINE)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,12 +69,14 @@ def _compile(done: pytest.Cache) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files unread that have nothing but slow tests, where no slow tests are asked for: reading them takes longer
-    than a hundred of the others.
+    """Leave files unread if all their tests have a mark that is left out (``not slow``): reading them takes longer than
+    a hundred quick tests.
     """
-    if config.option.markexpr != "not slow" or not collection_path.match("test_*.py"):
+    if not collection_path.match("test_*.py"):
         return None
-    return bool(SLOW_FILE.search(collection_path.read_text("utf-8"))) or None
+    left_out = re.findall(r"\bnot (\w+)", config.option.markexpr)
+    marked = MARKED_FILE.search(collection_path.read_text("utf-8")) if left_out else None
+    return True if marked and marked[1] in left_out else None
 
 
 class FileByFile(LoadFileScheduling):

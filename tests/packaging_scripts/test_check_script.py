@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 LARGER = [f"install {tool}" for tool in EXTRAS["test-all"]]
+UNSLOW = ["-m", "not slow"]
 AGAIN = "To try again: sh packaging/check --all"
 
 APT = r"""#!/bin/sh
@@ -61,9 +62,9 @@ def beyond_light(stage: Stage) -> list[str]:
 
 def test_check_adds_the_tools_once_and_hands_its_arguments_to_pytest(stage):
     done = stage.run("check", "-k", "a or b")
-    assert done.stdout == "pytest [-k]\npytest [a or b]\n"
+    assert done.stdout == "".join(f"pytest [{a}]\n" for a in (*UNSLOW, "-k", "a or b"))
     assert stage.calls()[-1] == f"install -e {stage.project}[test]"
-    assert stage.run("check").stderr == ""
+    assert stage.run("check", "--slow").stderr == ""
     assert stage.run("start").stderr == ""
     assert stage.calls() == []
 
@@ -88,14 +89,34 @@ def test_a_check_stopped_while_adding_tools_leaves_nothing_half_made(stage, befo
 
 def test_its_own_flags_may_stand_anywhere(stage):
     done = stage.run("check", "-x", "--quick", "--all", "tests/a b.py")
-    assert done.stdout == "".join(f"pytest [{a}]\n" for a in ("-x", "-m", "not slow", "tests/a b.py"))
+    assert done.stdout == "".join(f"pytest [{a}]\n" for a in ("-m", "not process and not slow", "-x", "tests/a b.py"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "marks", "last"),
+    [
+        ([], UNSLOW, "left out were the slow tests. To add them: sh packaging/check --slow"),
+        (
+            ["--quick"],
+            ["-m", "not process and not slow"],
+            "left out were the tests that are not quick. To add them: sh packaging/check --slow",
+        ),
+        (["--slow"], [], None),
+        (["--all"], [], None),
+    ],
+)
+def test_slow_tests_run_if_asked_for_and_the_last_line_names_them_otherwise(stage, flags, marks, last):
+    stage.run("check")
+    done = stage.run("check", *flags)
+    assert done.stdout == "".join(f"pytest [{a}]\n" for a in marks)
+    assert [line for line in done.stderr.splitlines() if "left out" in line] == [f"localctx: {last}"] * bool(last)
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_is_told_and_nothing_is_installed(stage, flag):
     done = stage.run("check", "-k", flag)
     assert (done.returncode, done.stderr, stage.calls()) == (0, "", [])
-    assert done.stdout.startswith("usage: sh packaging/check [--quick] [--all] [PYTEST ARGUMENTS]\n")
+    assert done.stdout.startswith("usage: sh packaging/check [--quick] [--slow] [--all] [PYTEST ARGUMENTS]\n")
     assert not stage.venv.exists()
 
 
@@ -112,10 +133,12 @@ def test_the_light_tools_need_no_compiler_and_the_extras_agree():
 def test_on_a_bare_machine_only_light_tools_come_and_the_last_line_says_what_was_left_out(bare):
     bare.environment["EXIT"] = "3"
     done = bare.run("check", "-q")
-    assert (done.returncode, done.stdout) == (3, "pytest [-q]\n")
+    assert (done.returncode, done.stdout) == (3, "pytest [-m]\npytest [not slow]\npytest [-q]\n")
     assert beyond_light(bare) == []
     names = ", ".join([*TOOLS, "Chromium"])
-    told = f"localctx: left out were the tests that need {names}. To add them: sh packaging/check --all"
+    told = (
+        f"localctx: left out were the slow tests and the tests that need {names}. To add them: sh packaging/check --all"
+    )
     assert done.stderr.splitlines()[-1] == told
     assert bare.run("check").stderr.splitlines() == [told]
 
@@ -137,7 +160,7 @@ def test_all_and_ci_install_each_by_itself_and_once(bare, by):
     assert "left out" not in done.stderr
     again = everything(bare, by)
     assert (again.returncode, again.stderr, bare.calls()) == (0, "", [])
-    assert bare.run("check").stderr == ""
+    assert bare.run("check", "--slow").stderr == ""
 
 
 @pytest.mark.parametrize("by", ["--all", "CI"])
