@@ -241,7 +241,8 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     numbered = sources if terminal.numbers else []
     for number, source in numbered:
         terminal.hint(f"[{number}] {format_citation(source, MAX_QUOTE)}")
-    below = [] if numbered else [source for _, source in (sources if report["mode"] == "compared" else sources[:1])]
+    below = [source for _, source in (sources if report["mode"] == "compared" else sources[:1])] or _checked(report)
+    below = [] if numbered else below
     terminal.quote_below(below)
     shown = [source for _, source in numbered] + below + [terminal.quoted]
     others = [c for c in report["citations"] if not everywhere and not any(_is_part(c, one) for one in shown)]
@@ -255,6 +256,14 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
             terminal.hint(f"no passage supports: {shortened(words, MAX_QUOTE)}")
     terminal.quoted = None
     terminal.hint(_summary(report))
+
+
+def _checked(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the citation that a bare yes or no was checked against, which is done if the answer has a confidence."""
+    from localctx.library.wording.yes_no import clause_after
+
+    is_checked = report["confidence"] is not None and clause_after(report["answer"]) is not None
+    return report["citations"][:1] if is_checked else []
 
 
 def _numbered(sentences: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:

@@ -19,6 +19,7 @@ CONSENT = "Pets may be kept only with the written consent of the landlord."
             "Yes, every second week.",
         ),
         ("No, not permitted.", "Are dogs permitted?", "Dogs are not permitted.", "No, not permitted."),
+        ("No, not permitted", "Are dogs permitted?", "Dogs are not permitted.", "No, not permitted."),
         # they are from other places, or would say the contrary of the sentence
         ("No, the flat is a private home.", "Can I sublet?", "The tenant must not sublet it.", "No."),
         ("No, allowed inside the flat.", "Is smoking allowed?", "Smoking is not allowed inside the flat.", "No."),

@@ -76,6 +76,13 @@ def test_a_height_is_not_answered_with_a_length(ask, tmp_path):
     assert "6 metres" in wide["answer"]
 
 
+def test_a_no_is_shown_with_its_sentence(home, localctx, tmp_path):
+    lease = tmp_path / "lease.txt"
+    lease.write_text("The monthly rent is £1,150. Pets are not allowed. Smoking is not allowed inside the flat.\n")
+    done = localctx("ask", lease, "Is smoking allowed?", timeout=300)
+    assert done.stdout == 'No.\n\n"Smoking is not allowed inside the flat." (lease.txt)\n'
+
+
 def test_the_transcript_of_the_readme_is_true(home, localctx):
     transcript = re.search(r"```console\n\$ sh packaging/start (.+)\n(.+)\n\n(.+)\n```", README.read_text())
     assert transcript, "the README has no transcript"

@@ -34,7 +34,7 @@ def supported_answer(answer: str, question: str, cited: str) -> str:
     if _CONDITIONS.search(about) or (shared == len(asked) and _contradicts(answer, question, about)):
         return " ".join(cited.split())
     if before is not None and not {*before[-2:]} & NEGATIONS:
-        return answer
+        return answer if answer.endswith((".", "!", "。")) else f"{answer}."
     if shared > ENOUGH * len(asked):
         return answer.removesuffix(clause).rstrip(" ,;:.!") + "."
     return " ".join(cited.split()) if shared else answer
