@@ -13,7 +13,7 @@ import localctx
 from localctx.docs import page
 from localctx.errors import DocumentError, UsageError
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 QUESTION = "How long is river 7?"

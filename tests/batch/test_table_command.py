@@ -13,6 +13,8 @@ from openpyxl import load_workbook
 from localctx.batch.table.table_file import FORMATS, TableFile
 from localctx.settings import write_atomically
 
+pytestmark = pytest.mark.process
+
 RENT, DATE, PETS = "How much is the rent?", "When does it begin?", "May pets be kept?"
 COLUMNS = ("--ask", f"rent (money): {RENT}", "--ask", f"begin (date): {DATE}", "--ask", f"pets (yes/no): {PETS}")
 LEASE = "The rent is {rent} a month. It begins on {day}. The tenant may keep pets.\n"

@@ -27,7 +27,7 @@ from localctx import cli
 from localctx.shape import PAGE
 from localctx.store.store import Store
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 Run = Callable[..., CompletedProcess]
 

@@ -10,6 +10,8 @@ from made_files import docx, pdf
 
 from localctx.cli.compare import CHANGED
 
+pytestmark = pytest.mark.process
+
 OLD = ("Rent", "The rent is EUR 1,200 per month.", "The tenant may keep pets in the house.", "=1+1 is due in May.")
 NEW = ("Rent", "The rent is EUR 1,300 per month.", "The tenant may keep pets in the house.", "=1+1 is due in June.")
 

@@ -19,7 +19,7 @@ from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.load import load_model
 from localctx.models.sampling import Sampler
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 CHUNKS = [1, 63, 64, 65, 512]
 

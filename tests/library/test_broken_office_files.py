@@ -114,6 +114,7 @@ def test_entities_and_empty_declared_cells_add_nothing(tmp_path):
         assert len(read) < 3000
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("what", "data", "limits", "problem"),
     [

@@ -143,6 +143,7 @@ def test_two_hundred_broken_files_cost_a_line_each_and_the_rest_is_kept(home, tm
 # Limits
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("what", "data", "limits", "problem"),
     [
@@ -166,6 +167,7 @@ def test_a_crash_in_a_parser_is_one_message(tmp_path, monkeypatch):
         parse("html", b"<p>x")
 
 
+@pytest.mark.process
 def test_a_child_ends_with_its_parent(tmp_path):
     (tmp_path / "slow.html").write_bytes(b"<html>" + b"<div>" * 400_000)
     code = "import sys; from localctx.library.read_document import read_document; read_document(sys.argv[1])"

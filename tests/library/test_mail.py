@@ -232,6 +232,7 @@ def test_what_a_part_of_an_attached_file_lacks_is_named(read):
     assert document.row.unread == "the hidden sheet Lists in the attachment book.xlsx"
 
 
+@pytest.mark.process
 def test_an_attached_file_that_takes_too_long_or_fails_costs_only_itself():
     def slow(kind: str, data: bytes) -> TextBuilder:
         while True:
@@ -247,6 +248,7 @@ def test_an_attached_file_that_takes_too_long_or_fails_costs_only_itself():
             AttachedFiles(parse, lambda left=left: left).read(rents(), "a.xlsx", "")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="no such timer")
 def test_a_file_within_a_file_leaves_the_time_limit_around_it():
     def spend(seconds: float) -> None:

@@ -206,6 +206,7 @@ def test_a_wrong_extension_is_read_as_what_it_is(read, name):
         assert read(data, name).text == text
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("data", "problem"),
     [

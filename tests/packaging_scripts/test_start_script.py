@@ -7,7 +7,7 @@ import pytest
 from clock import wait_until
 from fake_machine import PYTHON, SOON, Stage, interrupt
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 TORCH = "install torch==2.13.*"
 

@@ -17,7 +17,7 @@ from localctx.serving import ask_endpoint
 from localctx.serving.ask_request import ASK_PATH, CANCEL_PATH, AskRequest
 from localctx.settings import with_changes
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 QUESTION = "How long is river 3?"
 

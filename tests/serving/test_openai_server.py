@@ -33,7 +33,7 @@ from localctx.serving.worker import EngineWorker
 from localctx.settings import Settings
 from localctx.shape import PAGE
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 ASKED = ("How long is river 3?", "And river 7?", "Which is longest?")
 

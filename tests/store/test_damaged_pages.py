@@ -19,7 +19,7 @@ from localctx.shape import PAGE, record_layout
 from localctx.store.pages import page_checksum, page_store, stored_pages
 from localctx.store.store import Store
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 LAST = 9  # the document has sealed pages 0 to 9, and an open one after them
 CODEC = "int8"

@@ -8,7 +8,7 @@ from measure_crashes import together
 
 from localctx.store.deletions import Deletions
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -24,6 +24,8 @@ from localctx.store.remote.remote_pages import RemotePages
 from localctx.store.remote.remote_sync import RemoteSync
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.process
+
 SECRET, OTHER_SECRET = bytes(range(32)), bytes(32)
 TOKENS = list(range(5 * PAGE))
 KEYS = list(page_names(MODEL, TOKENS))

@@ -33,7 +33,7 @@ from localctx.store.documents import Span
 from localctx.store.pages.stored_pages import StoredPages
 from localctx.store.store import Store, store_errors
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 # Documents
 

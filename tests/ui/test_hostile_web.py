@@ -22,7 +22,7 @@ from localctx.ui.app import mount
 from localctx.ui.browser_access import BrowserAccess
 from localctx.ui.window import AppWindow
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 HOST = "127.0.0.1:7860"
 SECRET = "the lease says 600 euros"

@@ -20,7 +20,7 @@ from localctx.store.store import Store
 from localctx.store.transcript import to_markdown
 from localctx.workflows.chat.chat_history import history
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 SMALL = {"max_tokens": 12}
 

@@ -13,7 +13,7 @@ from localctx.store.documents import StoredDocument
 from localctx.workflows import summary_time
 from localctx.workflows.summary_time import estimate_summary_seconds
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
