@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from parse_in_process import parsed_here  # noqa: F401
+from roomy_stack import call_with_room
 from run_times import pytest_report_header, pytest_sessionfinish  # noqa: F401
 from tiny_models import save_sharp_model, save_tiny_model
 from window_in_process import opened, served_in_process
@@ -105,6 +106,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Call a test as pytest does, but with room for frames."""
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    call_with_room(lambda: pyfuncitem.obj(**arguments))
+    return True
 
 
 def pytest_collection_finish() -> None:

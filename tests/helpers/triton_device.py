@@ -12,3 +12,8 @@ DEVICE = torch.device("cuda" if GPU and not triton.knobs.runtime.interpret else 
 
 if DEVICE.type == "cpu" and not triton.knobs.runtime.interpret:
     pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
+
+if DEVICE.type == "cpu":
+    from interpreted_kernels import patch_once_a_launch
+
+    patch_once_a_launch()
