@@ -9,6 +9,8 @@ from architecture import PAGE, from_a_run, from_imports, made_parts, picture, su
 from import_graph import import_graph, sources
 from repository import ROOT
 
+pytestmark = pytest.mark.process
+
 WRITE = "python tests/helpers/architecture.py --write brings the page up to date"
 
 

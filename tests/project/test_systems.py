@@ -15,6 +15,8 @@ from repository import ROOT
 from simulated_windows import ABSENT_IN_OS, ABSENT_MODULES, python
 from test_house import HOMES
 
+pytestmark = pytest.mark.process
+
 # Of one system alone, or different: each is to be used beneath a question for sys.platform.
 MODULES = {*ABSENT_MODULES, "msvcrt", "winreg", "_winapi", "posix", "syslog", "crypt"}
 FUNCTIONS = {f"os.{name}" for name in ABSENT_IN_OS} | {
