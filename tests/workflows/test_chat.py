@@ -125,6 +125,13 @@ def test_a_chat_begins_where_a_prepared_document_ends(home, document, tiny_model
     assert first["tokens"]["prefilled"] < 50 + len(ASK)
 
 
+def test_a_chat_of_the_same_question_is_told_apart_by_its_document(home, document, tiny_model):
+    with session(home, tiny_model, **SMALL) as s:
+        chats = [talk(s, about, "How long?")[0] for about in (document, document, None, None)]
+        titles = [s.store.chats.get(chat).title for chat in chats]
+    assert titles == ["How long?", "rivers.txt: How long?", "How long?", "How long?"]
+
+
 def test_a_chat_without_documents(home, tiny_model):
     with session(home, tiny_model, **SMALL) as s:
         chat, reports = talk(s, None, "Who are you?" * 20, "Why?")

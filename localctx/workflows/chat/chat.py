@@ -151,9 +151,17 @@ class ChatWorkflow:
         with store_errors(self._runtime.store.home):
             before = self._chats.messages(chat)  # an unanswered question stays in the chat, but not in the history
             if not before and self._chats.get(chat).title == UNTITLED:
-                self._chats.rename(chat, text[:TITLE_LENGTH])
+                self._chats.rename(chat, self._title(text, documents))
             question = self._chats.append(chat, before[-1].id if before else None, "user", text)
         yield from self._answer(question, before, self._runtime.settings, until)
+
+    def _title(self, text: str, documents: Sequence[StoredDocument] | None) -> str:
+        """Returns the title of a chat whose first question is ``text``. If another chat has this title, the name of the
+        first document stands before it.
+        """
+        title = text[:TITLE_LENGTH]
+        is_taken = any(chat.title == " ".join(title.split()) for chat in self._chats.all())
+        return f"{documents[0].name}: {title}"[:TITLE_LENGTH] if is_taken and documents else title
 
     def _make_room(self, chat: str, action: FullChatAction, until: str) -> EngineCoroutine[None]:
         self._documents_asked(chat)
