@@ -118,10 +118,10 @@ def one_dense_layer(monkeypatch):
 
 
 def test_replayed_steps_select_what_is_selected_anew(monkeypatch, one_dense_layer):
-    """The second step fills a page: the third, captured, chooses two of three pages, not one of two."""
+    """The second step fills a page: the third, captured, chooses four of seven pages, not three of six."""
     model = TransformersModel(build("llama", num_hidden_layers=2).to(DEVICE, torch.bfloat16))
     model.graphs = None
-    codec, lengths, keep = "int4+hadamard", (3 * PAGE - 2,), "select:1/2"
+    codec, lengths, keep = "int4+hadamard", (7 * PAGE - 2,), "select:1/2"
     expected = answered(model, codec, lengths, keep)
     model.graphs = G.GraphCache(count := Counted(DEVICE))
     found = answered(model, codec, lengths, keep)
