@@ -19,6 +19,8 @@ CRACK = "The crest has a crack 3.4 metres long."
         ("How wide is the room?", "4 m", "The room is 5 m long and 4 m wide.", False),
         ("How wide is the room?", "5 m", "The room is 5 m long and 4 m wide.", True),
         ("How wide is the room?", "5 m", "The room is 5 m long and 5 m wide.", False),
+        ("How wide is the room?", "4 m", "The room is 5 m long and 4 m across.", False),  # neither is it the length
+        ("How wide is the tower?", "12 m", "The tower has a height of about 12 m.", True),
         ("How high is the weir?", "3.4 metres", "The crest of the weir is at 3.4 metres.", False),  # none is named
         ("How far is the weir?", "3.4 metres", CRACK, False),  # the question asks for none
         ("How long is the lease?", "12 months", "The lease is 12 months long.", False),  # no length

@@ -19,7 +19,8 @@ _UNITS = (
 _LENGTH = re.compile(rf"(?P<number>\d[\d.,  ]*?)\s?-?(?:{_UNITS})(?!{_LETTER})", re.IGNORECASE)
 _DIMENSION = re.compile(_WORD, re.IGNORECASE)
 _BEHIND = re.compile(rf"\s?(?:in |de )?(?:{_WORD})", re.IGNORECASE)  # 3.4 metres long, 3 m in height, 3 m de haut
-_BEFORE = re.compile(rf"(?:{_WORD})(?:\s?(?:of|von|de|is|was|ist|est|es|为|是|:))*\s?(?:\w+\s)?$", re.IGNORECASE)
+_ABOUT = r"(?:about|approximately|around|nearly|only|exactly|some|over|circa|etwa|rund|environ|unos|unas|约)"
+_BEFORE = re.compile(rf"(?:{_WORD})(?:\s?(?:of|von|de|is|was|ist|est|es|为|是|:))*\s?(?:{_ABOUT}\s?)?$", re.IGNORECASE)
 
 
 def has_other_dimension(question: str, answer: str, cited: str) -> bool:
