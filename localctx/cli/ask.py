@@ -241,8 +241,8 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     numbered = sources if terminal.numbers else []
     for number, source in numbered:
         terminal.hint(f"[{number}] {format_citation(source, MAX_QUOTE)}")
-    below = [source for _, source in (sources if report["mode"] == "compared" else sources[:1])] or _checked(report)
-    below = [] if numbered else below
+    first = sources if report["mode"] == "compared" else sources[:1]
+    below = [] if numbered else [source for _, source in first] or _checked(report)
     terminal.quote_below(below)
     shown = [source for _, source in numbered] + below + [terminal.quoted]
     others = [c for c in report["citations"] if not everywhere and not any(_is_part(c, one) for one in shown)]

@@ -8,9 +8,9 @@ from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
 
 @cache
-def patch_once_a_launch() -> None:
-    """Replace Triton's language by the interpreter's once a launch for each module. Triton does it anew whenever a
-    function calls another, which takes a quarter of the time.
+def patch_once_per_launch() -> None:
+    """Patch Triton's language once per launch in each module. Triton patches it again whenever a kernel calls a
+    function, which takes a quarter of the time.
     """
     launch, patched = GridExecutor.__call__, set[int]()
 

@@ -14,6 +14,6 @@ if DEVICE.type == "cpu" and not triton.knobs.runtime.interpret:
     pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
 
 if DEVICE.type == "cpu":
-    from interpreted_kernels import patch_once_a_launch
+    from interpreted_kernels import patch_once_per_launch
 
-    patch_once_a_launch()
+    patch_once_per_launch()

@@ -159,8 +159,8 @@ class ChatWorkflow:
         """Returns the title of a chat whose first question is ``text``. If another chat has this title, the name of the
         first document stands before it.
         """
-        title = text[:TITLE_LENGTH]
-        is_taken = any(chat.title == " ".join(title.split()) for chat in self._chats.all())
+        title = " ".join(text[:TITLE_LENGTH].split())
+        is_taken = any(chat.title == title for chat in self._chats.all())
         return f"{documents[0].name}: {title}"[:TITLE_LENGTH] if is_taken and documents else title
 
     def _make_room(self, chat: str, action: FullChatAction, until: str) -> EngineCoroutine[None]:
