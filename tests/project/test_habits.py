@@ -25,7 +25,14 @@ def test_hooks_call_what_the_tests_call():
     python = [".venv/bin/python", "-m"]
     assert entries["lint"] == [*python, *LINT]
     assert entries["format"] == [*python, *FORMAT]
-    assert entries["house"] == [*python, "pytest", "-q", "-n", "0", "tests/project/test_house.py"]
+    assert entries["house"] == [
+        *python,
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        *(f"tests/project/test_{name}.py" for name in ("house", "wheel_and_types")),
+    ]
     assert (ROOT / entries["house"][-1]).is_file()
 
 
