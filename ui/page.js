@@ -77,6 +77,13 @@
       }
       typedIn = chat
     },
+    // A question that was not stored: it stands before what was entered meanwhile.
+    putBack(unsent, value) {
+      if (isEmpty(unsent)) return [UNCHANGED]
+      const now = enteredSince(unsent, full(value))
+      const text = [unsent.text, now.text].filter(Boolean).join("\n")
+      return [{ text, files: [...unsent.files, ...now.files] }]
+    },
     back: (chat, value) => [isEmpty(value) ? kept(typedIn = chat) ?? EMPTY : value],  // the page was opened
     show(chat) {  // another chat was chosen
       const since = left ? enteredSince(left, inBox) : EMPTY

@@ -1,6 +1,7 @@
 """What the chat page shows belongs to the chat that is open: its draft, its sources, and nothing that is over."""
 
 import os
+import re
 import signal
 from contextlib import closing
 
@@ -85,6 +86,21 @@ def test_the_reason_why_a_file_cannot_be_read_is_told_once(tab):
     tab.answer()
     assert reason not in tab.page.locator("body").inner_text()
     assert "Skipped" not in tab.page.locator("body").inner_text()
+
+
+def test_a_question_that_cannot_be_asked_comes_back_beside_what_was_entered_meanwhile(tab):
+    drop_broken(tab)
+    tab.ask("What is in them?")
+    tab.page.keyboard.insert_text("Or in this?")
+    tab.drop("good.txt", b"Herons fish here.")
+    tab.wait_for("cannot be read")
+    tab.page.locator("#ready-card .lc-doc").nth(3).wait_for()
+    tab.wait_for("Ready. Ask anything.", "#ready-card")
+    assert tab.page.locator("#question .thumbnail-item").count() == 4
+    assert sorted(re.findall(r"[^?]+\?", tab.box.input_value().replace("\n", ""))) == [
+        "Or in this?",
+        "What is in them?",
+    ]
 
 
 # Sources

@@ -100,7 +100,6 @@ def tabs(chromium, address) -> Iterator[Callable]:
             page.on("pageerror", lambda e: faults.append(str(e)))
             page.goto(address)
             page.locator("#model-button").wait_for()
-            page.wait_for_timeout(2000)  # gradio loses what a click changes of a column while it builds the page
             return page
 
         yield tab

@@ -37,6 +37,7 @@ FULL_CHAT_ACTIONS: "tuple[tuple[str, FullChatAction], ...]" = (
 NONE_TICKED = "No document is ticked: tick one in the sources, or begin a new chat."
 UNSENT = f"{shown_chat.DELETED} Your question is still below: ask it in a new chat."
 _SCRIPT = (Path(__file__).parents[1] / "conversation.js").read_text("utf-8")
+_NOTHING = {"text": "", "files": []}  # in the question box
 _CHAT_TO_URL = "(chat) => { window.lcDrafts.toAddress(chat) }"
 
 
@@ -56,6 +57,7 @@ class ChatPage:
     def build(self) -> None:
         """Build the conversation, the status lines and the question box, and beside them the documents."""
         self.chat, self.following = gr.Textbox("", visible=False), gr.Textbox("", visible=False)
+        self.unsent = gr.MultimodalTextbox(visible=False, file_count="multiple")  # goes back into the question box
         with gr.Row(equal_height=False, elem_id="chat-page"):
             with gr.Column(scale=4, min_width=300, elem_id="chat-main"):
                 self.picker.build()
@@ -91,7 +93,7 @@ class ChatPage:
         """Connect the components with their event handlers."""
         self.everything = [
             *(self.chat, *self.sidebar.outputs, self.hidden, self.earlier, self.conversation, self.growing),
-            *(self.following, self.notice, self.go_on, self.status, self.full_row, self.question),
+            *(self.following, self.notice, self.go_on, self.status, self.full_row, self.question, self.unsent),
             *self.about.shown,
         ]
         quick, slow = (options | {"outputs": self.everything} for options in (EVENT_OPTIONS, SLOW_EVENT_OPTIONS))
@@ -123,6 +125,8 @@ class ChatPage:
         """
         draft: dict[str, Any] = {"fn": None, "inputs": [self.chat, self.question]}
         self.question.change(**draft, outputs=None, js="(...draft) => window.lcDrafts.keep(...draft)")
+        entered = [self.unsent, self.question]
+        self.unsent.change(None, entered, self.question, js="(...entered) => window.lcDrafts.putBack(...entered)")
         show = draft | {"outputs": self.question}
         opened.then(**show, js="(...draft) => window.lcDrafts.back(...draft)")
         for event in self.sidebar.opened:
@@ -148,7 +152,7 @@ class ChatPage:
         if not typed.files and self.about.none_ticked(documents, library, listed):
             return {self.notice: render.note(NONE_TICKED, "error")}
         chat = chat or self._starter.begin_chat(documents)
-        emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}
+        emptied = {self.question: gr.update(value=_NOTHING, submit_btn=False, stop_btn=True), self.unsent: _NOTHING}
         return self._begin(chat, lambda: self._starter.ask(typed, chat, documents, library, until, listed[1]), emptied)
 
     def _act(self, chat: str, until: str, chosen: gr.SelectData, request: gr.Request) -> Updates:
@@ -203,11 +207,10 @@ class ChatPage:
         """
         a = answer.shown
         empty = unsent and self._shown.exists(a.chat) and not self._shown.messages(a.chat)
-        typed: dict[str, Any] = {"value": {"text": unsent.text, "files": list(unsent.files)}} if unsent else {}
         return (self._forget_empty(a.chat) if empty else self.stored_chat(a.chat)) | {
             self.status: a.status_lines,
             self.full_row: gr.update(visible=a.full),
-            self.question: gr.update(submit_btn=True, stop_btn=False, **typed),
+            self.unsent: {"text": unsent.text, "files": list(unsent.files)} if unsent else gr.skip(),
         }
 
     def _forget_empty(self, chat: str) -> Updates:

@@ -35,7 +35,7 @@ element.addEventListener('click', event => {
 document.addEventListener('keydown', function onKey(event) {
     if (!element.isConnected) return document.removeEventListener('keydown', onKey)  // the panel was closed
     const button = document.querySelector('#model-button'), focus = document.activeElement
-    const open = document.querySelector('#model-panel:not(.lc-first, .hide, .hidden)')?.offsetParent
+    const open = document.querySelector('#model-panel:has([data-mode=all])')?.offsetParent
     if (event.key !== 'Escape' || !open || !(focus === document.body || focus.closest('#model-picker'))) return
     button.click()
     button.focus()
@@ -59,12 +59,15 @@ class ModelPicker:
             self.button = gr.Button(self._label(False), size="sm", elem_id="model-button", scale=0)
             self.said = gr.HTML("", elem_id="model-said")
             self.download.build()
-            with gr.Column(visible=False, elem_id="model-panel") as self.panel:
+            with gr.Column(elem_id="model-panel"):
                 self._build_panel()
 
     def _build_panel(self) -> None:
+        """Build the parts of the panel. By the mode that the introduction names, style.css hides the panel or some
+        parts: gradio loses updates that show a component while the page, or the component around it, is being drawn.
+        """
         self.intro = gr.HTML("", elem_id="model-intro")
-        with gr.Column(visible=False, elem_id="model-confirm") as self.confirm:
+        with gr.Column(elem_id="model-confirm"):
             self.consequences = gr.HTML("")
             with gr.Row():
                 self.switch = gr.Button(
@@ -72,7 +75,7 @@ class ModelPicker:
                 )
                 self.not_now = gr.Button("Not now", size="sm", elem_id="model-not-now", scale=0, min_width=120)
         self.list = gr.HTML("", elem_id="model-list", js_on_load=_ON_CLICK)
-        with gr.Row(visible=False, elem_id="model-other-row") as self.other_row:
+        with gr.Row(elem_id="model-other-row"):
             self.other = gr.Textbox(
                 label="Another model",
                 info="owner/name on the Hugging Face hub, or the path of a folder or a GGUF file on this computer",
@@ -80,7 +83,7 @@ class ModelPicker:
                 elem_id="model-other",
             )
             self.check = gr.Button("Check it", size="sm", elem_id="model-check", scale=0, min_width=120)
-        with gr.Row(visible=False) as self.first_row:
+        with gr.Row(elem_id="model-first-row"):
             self.see_all = gr.Button("See all models", size="sm", elem_id="model-see-all", scale=0, min_width=120)
             self.keep = gr.Button("Not now", size="sm", elem_id="model-keep", scale=0, min_width=90)
 
@@ -88,8 +91,7 @@ class ModelPicker:
     def outputs(self) -> list[Any]:
         """All components of the picker."""
         bar = [self.mode, self.pending, self.button, self.said, *self.download.outputs]
-        panel = [self.panel, self.intro, self.list, self.confirm, self.consequences, self.switch]
-        return [*bar, *panel, self.other_row, self.other, self.first_row]
+        return [*bar, self.intro, self.list, self.consequences, self.switch, self.other]
 
     def wire(self, page: gr.Blocks, chat: gr.Textbox) -> None:
         """Connect the components with their event handlers. ``chat`` has the id of the open chat."""
@@ -100,7 +102,7 @@ class ModelPicker:
         self.list.select(self._act, [self.mode], **how)
         gr.on([self.check.click, self.other.submit], self._check, [self.other], **how)
         self.switch.click(self._switch, [self.pending], **how)
-        self.not_now.click(lambda: {self.confirm: gr.update(visible=False), self.pending: ""}, None, **how)
+        self.not_now.click(lambda: {self.consequences: "", self.pending: ""}, None, **how)
         self.see_all.click(self._toggle, [self.mode], **how)
         self.keep.click(self._keep, None, **how)
         self.download.wire(how)
@@ -132,12 +134,9 @@ class ModelPicker:
             self.mode: mode,
             self.pending: "",
             self.button: self._label(bool(mode)),
-            self.panel: gr.update(visible=bool(mode), elem_classes="lc-first" if mode == "first" else ""),
-            self.intro: render.note(_LOOKING) if mode else "",
+            self.intro: _in_mode(mode, render.note(_LOOKING)) if mode else "",
             self.list: "",
-            self.confirm: gr.update(visible=False),
-            self.other_row: gr.update(visible=mode == "all"),
-            self.first_row: gr.update(visible=mode == "first"),
+            self.consequences: "",
         }
 
     def _fill_first(self, mode: str) -> Iterator[Updates]:
@@ -159,14 +158,14 @@ class ModelPicker:
             advice = self._choice.advice()
             models, best = self._choice.models(advice), advice.best.name
         except Exception as e:
-            return {self.intro: render.note(error_text(e), "error")}
+            return {self.intro: _in_mode(mode, render.note(error_text(e), "error"))}
         current = self._window.settings.model
         active = [d.name for d in self._window.downloads.all if d.active]
         shown = [m for m in models if m.name == best and best != current] if mode == "first" else models
         shown = model_rows.in_order(shown, current)
         free = measure_disk(self._window.settings.models).free
         rows = model_rows.rows(shown, advice.machine, current, best, free, active)
-        return {self.intro: self._intro(mode, models, best), self.list: rows}
+        return {self.intro: _in_mode(mode, self._intro(mode, models, best)), self.list: rows}
 
     def _intro(self, mode: str, models: "list[ListedModel]", best: str) -> str:
         if mode != "first":
@@ -177,8 +176,8 @@ class ModelPicker:
 
     def _toggle(self, mode: str) -> Iterator[Updates]:
         yield self._show_panel("" if mode == "all" else "all") | {self.said: ""}
-        if mode != "all":  # open the panel again, because gradio loses updates of a column that is not drawn yet
-            yield self._filled("all") | {self.panel: gr.update(visible=True, elem_classes="")}
+        if mode != "all":
+            yield self._filled("all")
 
     def _keep(self) -> Updates:
         try:
@@ -211,7 +210,6 @@ class ModelPicker:
                 self.pending: name,
                 self.consequences: f'<div role="status">{text}</div>',
                 self.switch: gr.update(value=f"Switch to {listed.entry.short_title}"),
-                self.confirm: gr.update(visible=True),
             }
         else:
             yield from self._switch(name, request)
@@ -238,7 +236,7 @@ class ModelPicker:
 
     def _switch(self, name: str, request: gr.Request) -> Iterator[Updates]:
         """Load a model and use it from then on. If it does not load, the previous model stays in use."""
-        yield {self.confirm: gr.update(visible=False), self.said: render.note(f"Loading {title_of(name)} ...")}
+        yield {self.consequences: "", self.said: render.note(f"Loading {title_of(name)} ...")}
         try:
             listed = self._listed(name)
             if not listed:
@@ -281,6 +279,11 @@ class ModelPicker:
             yield from self._use(last.name, request)
         elif last:
             yield self._start(last.name, mode)
+
+
+def _in_mode(mode: str, introduction: str) -> str:
+    """Returns the HTML ``introduction`` of the panel, marked with the panel's mode."""
+    return f'<div data-mode="{mode}">{introduction}</div>'
 
 
 def _loading_line(events: list[Any], title: str) -> str:
