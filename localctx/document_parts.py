@@ -11,8 +11,10 @@ from typing import Any, Literal, Self
 Source = Literal["passage", "attention", "quote", "words"]
 """The source of a citation."""
 
-NEAREST = "Nearest passage, not an answer"
+NEAREST = "The closest passage"
 """Title of the nearest passage when nothing answers a question."""
+NOT_SURE = "I am not sure."
+"""Stands beside an answer that no passage supports."""
 
 PARTS = {
     **{"page": "pages", "slide": "slides", "row": "rows", "message": "messages", "cell": "cells"},

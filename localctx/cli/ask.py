@@ -59,7 +59,7 @@ def ask(
     An open `localctx serve` or `localctx ui` with the same model and settings answers at once; none is started.
 
     \b
-    localctx ask README.md "How do I run the tests?"
+    localctx ask lease.pdf "When is the rent due?"
     git log | localctx ask - "What changed most?"
     localctx ask novel.epub "Who is the stranger?" --until 40%
     localctx ask novel.epub "List all horses." --mode everywhere
@@ -244,6 +244,8 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     first = sources if report["mode"] == "compared" else sources[:1]
     below = [] if numbered else [source for _, source in first] or _checked(report)
     terminal.quote_below(below)
+    if not below and _is_unsure(report):
+        terminal.doubt(report["citations"][:1])
     shown = [source for _, source in numbered] + below + [terminal.quoted]
     others = [c for c in report["citations"] if not everywhere and not any(_is_part(c, one) for one in shown)]
     for citation in others:
@@ -264,6 +266,14 @@ def _checked(report: dict[str, Any]) -> list[dict[str, Any]]:
 
     is_checked = report["confidence"] is not None and clause_after(report["answer"]) is not None
     return report["citations"][:1] if is_checked else []
+
+
+def _is_unsure(report: dict[str, Any]) -> bool:
+    """Returns True if no passage supports the answer to a question about documents."""
+    from localctx.library.citations.sentence_sources import is_unsure
+
+    supports = {sentence["support"] for sentence in report["sentences"]}
+    return report["mode"] in ("full", "retrieve") and is_unsure(report["answer"], supports, False)
 
 
 def _numbered(sentences: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:

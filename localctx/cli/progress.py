@@ -8,7 +8,7 @@ from tqdm import tqdm
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.run_batch import Outcome
 from localctx.cli.printing import print_error
-from localctx.cli.terminal import Terminal, without_bars
+from localctx.cli.terminal import Terminal, bar_columns, without_bars
 from localctx.engine.events import Event, Note, Progress
 
 _BAR = "{desc} {bar:24} {percentage:3.0f} %, {remaining} left {postfix}"
@@ -28,6 +28,7 @@ class BatchProgress:
             file=sys.stderr,
             leave=False,
             smoothing=0,
+            ncols=bar_columns(),
             bar_format=_BAR,
             disable=not terminal.interactive,
         )

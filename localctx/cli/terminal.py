@@ -3,16 +3,17 @@ stderr.
 """
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from tqdm import tqdm
 
 from localctx.cli.printing import print_error, print_json_text, print_line, print_text, printable_line, visible_line
-from localctx.document_parts import NEAREST, tell_part
+from localctx.document_parts import NEAREST, NOT_SURE, tell_part
 from localctx.engine.events import (
     Done,
     Event,
@@ -155,6 +156,15 @@ class Terminal:
             self.quoted = citation
             print_text(f"\n{format_citation(citation, MAX_QUOTE)}")
 
+    def doubt(self, closest: Sequence[dict[str, Any]]) -> None:
+        """Print below an answer that no passage supports it, and the closest passage, if there is one."""
+        if self._quiet or self._json or self._several:
+            return
+        self.end_answer()
+        passage = "".join(f" {NEAREST}: {format_citation(citation, MAX_QUOTE)}" for citation in closest)
+        print_text(f"\n{NOT_SURE}{passage}")
+        self.quoted = next(iter(closest), None)
+
     def _nearest(self, nearest: NearestPassage) -> None:
         """Print the nearest passage below an answer which says that no passage answers the question."""
         self.end_answer()
@@ -194,6 +204,7 @@ class Terminal:
                 desc=visible_line(p.phase),
                 file=sys.stderr,
                 leave=False,
+                ncols=bar_columns(),
                 bar_format=_BAR if p.total else "{desc} ... {elapsed}",
                 unit=unit,
                 unit_scale=unit == "B",
@@ -202,6 +213,15 @@ class Terminal:
         if self._bar is not None:
             self._bar.update(p.done - self._bar.n)
             self._bar.refresh()
+
+
+def bar_columns() -> int | None:
+    """Returns 80 if the terminal does not know its width, because tqdm draws no bar then. Returns None if it does, so
+    that tqdm follows it.
+    """
+    with suppress(OSError):
+        return None if os.get_terminal_size(sys.stderr.fileno()).columns else 80
+    return None
 
 
 def format_citation(c: dict[str, Any], max_chars: int) -> str:

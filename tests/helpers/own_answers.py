@@ -36,6 +36,7 @@ _REFUSALS = re.compile(
     r"|keine angabe|steht nicht (?:im|in)"
     r"|geht (?:\w+ ){0,4}nicht hervor|ne (?:le |l['’])?(?:dit|précise|mentionne|indique)\w* pas|ne contient pas"  # noqa: RUF001
     r"|n['’](?:est|y est) pas (?:\w+ )?(?:précisé|mentionné|indiqué|dit)"  # noqa: RUF001
+    r"|no clear answer|keine klare antwort|pas trouvé de réponse|没有找到"
     r"|(?:没有|未|没)(?:明确)?(?:说|提|给出|写|记载|涉及|包含|指出)"
 )
 LONGEST_REFUSAL = 40  # words: a longer text answers something

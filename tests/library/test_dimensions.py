@@ -33,6 +33,8 @@ CRACK = "The crest has a crack 3.4 metres long."
         ("Quelle est la largeur du mur ?", "2 mètres", "Le mur fait 2 mètres de haut.", True),
         ("¿Qué altura tiene el muro?", "2 metros", "El muro mide 2 metros de largo.", True),
         ("墙有多高?", "2米", "墙长2米。", True),
+        ("How much RAM do I need?", "5 GB", "You need 4 GB of memory and 5 GB of disk.", True),
+        ("How much memory do I need?", "4 GB", "You need 4 GB of memory and 5 GB of disk.", False),
         ("墙有多高?", "2米", "墙高2米。", False),
     ],
 )
@@ -47,6 +49,7 @@ def test_a_length_of_another_dimension_than_asked_for(question, answer, cited, o
         ("How high is the apron?", "The apron is 12 metres long and 6 metres wide.", False),
         ("Who built the apron?", "The apron is 12 metres long.", False),
         ("How wide is the apron?", "The apron is wide.", False),
+        ("How much RAM do I need?", "You need 4 GB of memory and 5 GB of disk.", True),
     ],
 )
 def test_a_sentence_with_the_dimension_asked_for(question, sentence, has):

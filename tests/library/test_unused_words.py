@@ -105,6 +105,29 @@ def test_a_question_with_a_word_that_is_not_used_is_not_computed(invoices, quest
     assert queries(invoices, question) == []
 
 
+TRAINS = "Train,From,Departure,To,Bicycles\n" + "".join(
+    f"{100 + i},{start},{6 + i:02}:12,{end},{'yes' if i % 2 else 'no'}\n"
+    for i, (start, end) in enumerate([("Oslo", "Bergen"), ("Bergen", "Oslo"), ("Bergen", "Oslo")] * 4)
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "where"),
+    [
+        ("How many trains go from Oslo to Bergen?", "\"From\" IN ('Oslo') AND \"To\" IN ('Bergen')"),
+        ("How many trains go to Bergen?", "\"To\" IN ('Bergen')"),
+        ("How many trains allow bicycles?", "\"Bicycles\" = 'yes'"),
+    ],
+)
+def test_the_word_before_a_value_of_several_columns_names_the_column(tmp_path, question, where):
+    (query,) = queries(table_of(tmp_path / "a.csv", TRAINS), question)
+    assert sorted(query.partition(" WHERE ")[2].split(" AND ")) == sorted(where.split(" AND "))
+
+
+def test_the_latest_is_not_the_row_with_the_highest_number(tmp_path):
+    assert queries(table_of(tmp_path / "a.csv", TRAINS), "What is the latest train from Oslo?") == []
+
+
 @pytest.mark.parametrize(
     ("text", "question"),
     [

@@ -50,6 +50,20 @@ CONSENT = "Pets may be kept only with the written consent of the landlord."
             "The rent is due on the 5th.",
             "The rent is due on the 5th.",
         ),
+        (
+            "Yes, in the rent.",
+            "Are towels included?",
+            "Cleaning is included in the rent.",
+            "Cleaning is included in the rent.",
+        ),
+        (
+            "Yes, covered.",
+            "Is a flood covered?",
+            "If you move, your home is covered.",
+            "If you move, your home is covered.",
+        ),
+        ("Yes.", "Can I return a gift card?", "Gift cards cannot be returned.", "Gift cards cannot be returned."),
+        ("Yes, covered at home.", "Is a flood covered?", "A flood is covered at home.", "Yes, covered at home."),
         ("Yes, of course.", "Is there a lift?", "The cat sleeps.", "Yes, of course."),
     ],
 )

@@ -7,6 +7,8 @@ import pytest
 from own_answers import FOLDER, OwnQuestion, has_expected, is_right, load_questions, polarity, says_nothing, tokens
 from selectolax.lexbor import LexborHTMLParser
 
+from localctx.library.wording.no_answer import NO_ANSWER
+
 QUESTIONS, LANGUAGES = load_questions()
 
 
@@ -134,6 +136,7 @@ def test_a_word_that_begins_like_no_is_no_polarity():
     "answer",
     [
         "The document does not say.",
+        *(NO_ANSWER[language] for language in ("en", "de", "fr", "zh")),
         "The contract doesn't mention a tax rate.",
         "The phone number is not provided.",
         "Das Dokument sagt es nicht.",

@@ -156,3 +156,17 @@ def test_a_terminal_shows_numbers_and_a_pipe_gets_the_sentence_below_the_answer(
         assert '[1] "The rent is EUR 600 per month." (lease.txt)' in told
     if on_a_screen and INVENTED in report["answer"]:
         assert f'no passage supports: "{INVENTED}"' in told
+
+
+def test_below_an_answer_that_no_passage_supports_is_told_so_with_the_closest(home, saying, lease, capsys):
+    terminal = Terminal()
+    with session(home, saying, max_tokens=6, draft=0, answers="free") as s:
+        report = list(s.stream("How much is the rent?", [str(lease)]))[-1].report.to_json()
+    report["sentences"] = [{"start": 0, "end": 9, "support": "unsupported", "number": None, "source": None}]
+    print_notes(report, 6, terminal)
+    shown = capsys.readouterr().out
+    assert shown.startswith('\nI am not sure. The closest passage: "')
+    print_notes(report | {"mode": "compared"}, 6, terminal)
+    assert capsys.readouterr().out == ""
+    print_notes(report | {"citations": []}, 6, terminal)
+    assert capsys.readouterr().out == "\nI am not sure.\n"

@@ -250,7 +250,7 @@ def test_differences_leave_out_what_no_document_says(open_session, script, lease
         report = report_of(opened, "What are the main differences?", leases(A + "A deposit.", B))
     assert asked[:2] == ["What is the rent?"] * 2
     assert len(asked) > 3
-    assert (report["answer"], report["stopped"]) == ("The document does not say.", "unanswered")
+    assert (report["answer"], report["stopped"]) == ("I found no clear answer.", "unanswered")
 
 
 def test_differences_leave_out_what_is_the_same_in_all(open_session, script, leases):

@@ -14,6 +14,7 @@ from localctx.engine import run_request
 from localctx.engine.decoding.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.events import Done, NearestPassage, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
+from localctx.library.wording.no_answer import NO_ANSWER
 from localctx.models.decoder.local_model import LocalModel
 from localctx.models.token_controls import TokenControls
 from localctx.workflows.answer import abstention
@@ -49,13 +50,13 @@ def test_an_answer_that_is_not_likely_right_is_not_given(home, tiny_model, adapt
     *events, done = events_of(home, tiny_model, adapter, document, mode=mode, answers=answers)
     assert isinstance(done, Done)
     report = done.report.to_json()
-    assert (report["answer"], report["stopped"], report["confidence"]) == (NOT_SAID, "unanswered", 0.5)
+    assert (report["answer"], report["stopped"], report["confidence"]) == (NO_ANSWER["en"], "unanswered", 0.5)
     nearest = report["nearest"]
     assert report["citations"] == []
     assert document.read_text()[nearest["start"] : nearest["end"]] == nearest["quote"]
     said = [event for event in events if isinstance(event, Quoted | Token | NearestPassage)]
     assert said[-1] == NearestPassage(nearest)
-    assert "".join(event.text for event in said[:-1]) == NOT_SAID, "no quotation stands above"
+    assert "".join(event.text for event in said[:-1]) == NO_ANSWER["en"], "no quotation stands above"
 
 
 @pytest.mark.parametrize("answers", ["free", "quote"])
@@ -65,7 +66,11 @@ def test_one_that_is_likely_right_is_given_whole(home, tiny_model, adapter, docu
     report = done.report.to_json()
     assert report["confidence"] == 0.5
     assert report["stopped"] != "unanswered"
-    assert "".join(event.text for event in events if isinstance(event, Token)).strip() == report["answer"] != NOT_SAID
+    assert (
+        "".join(event.text for event in events if isinstance(event, Token)).strip()
+        == report["answer"]
+        != NO_ANSWER["en"]
+    )
 
 
 def test_the_time_of_reading_counts_the_document_and_the_question(home, tiny_model, adapter, document, monkeypatch):

@@ -6,7 +6,7 @@ from ask_in_process import session
 from localctx.cli.ask import print_notes
 from localctx.cli.terminal import Terminal
 from localctx.engine.events import NearestPassage, Quoted, SentenceChecked
-from localctx.engine.prompt_wording import NOT_SAID
+from localctx.library.wording.no_answer import NO_ANSWER
 from localctx.results import answer_of
 from localctx.store.transcript import to_markdown
 from localctx.ui.answers.answer_card import CardContext, card
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 QUESTION = "How long is river 7?"
 HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12}
 """Random models find no question likelier after any passage."""
-NAME = "Nearest passage, not an answer"
+NAME = "The closest passage"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def events(home, tiny_model, document):
 
 def test_the_report_and_the_api_have_it_apart_from_the_citations(home, tiny_model, document, events):
     report = events[-1].report.to_json()
-    assert (report["answer"], report["stopped"], report["citations"]) == (NOT_SAID, "unanswered", [])
+    assert (report["answer"], report["stopped"], report["citations"]) == (NO_ANSWER["en"], "unanswered", [])
     assert "river 7" in report["nearest"]["quote"].casefold()
     assert not any(isinstance(event, Quoted) for event in events)
     assert [event.citation for event in events if isinstance(event, NearestPassage)] == [report["nearest"]]
@@ -47,7 +47,7 @@ def test_the_command_prints_it_below_with_its_name(events, capsys, quiet):
     print_notes(events[-1].report.to_json(), 12, terminal)
     shown = capsys.readouterr().out
     said, _, below = shown.partition("\n\n")
-    assert said.strip() == NOT_SAID
+    assert said.strip() == NO_ANSWER["en"]
     assert below.startswith(f'{NAME}: "') is not quiet
 
 
@@ -61,7 +61,7 @@ def test_a_chat_keeps_it_and_shows_and_exports_it_below(home, tiny_model, docume
     assert messages[-1].citations == []
     assert shown.index("I found no clear answer in rivers.txt.") < shown.index("The closest passage:")
     page = to_markdown(opened, messages)
-    assert page.index(NOT_SAID) < page.index(f"{NAME}: ") < page.index(" ".join(nearest["quote"].split())[:20])
+    assert page.index(NO_ANSWER["en"]) < page.index(f"{NAME}: ") < page.index(" ".join(nearest["quote"].split())[:20])
     assert "[^1]" not in page
 
 

@@ -4,7 +4,7 @@ import pytest
 from ask_in_process import session
 
 from localctx.engine.events import Done, NearestPassage, Quoted, Token
-from localctx.engine.prompt_wording import NOT_SAID
+from localctx.library.wording.no_answer import NO_ANSWER
 from localctx.workflows.answer import question_likelihood
 from localctx.workflows.answer.passage_question import invents
 from localctx.workflows.answer.question_likelihood import without_question
@@ -30,7 +30,7 @@ def everything_answers(monkeypatch):
 def test_where_no_passage_makes_the_question_likelier_that_is_said(home, tiny_model, document):
     *events, done = events_of(home, tiny_model, document)
     assert isinstance(done, Done)
-    assert (done.report.to_json()["stopped"], done.report.to_json()["answer"]) == ("unanswered", NOT_SAID)
+    assert (done.report.to_json()["stopped"], done.report.to_json()["answer"]) == ("unanswered", NO_ANSWER["en"])
     assert done.report.to_json()["citations"] == []
     nearest = done.report.to_json()["nearest"]
     assert nearest["quote"] in document.read_text()

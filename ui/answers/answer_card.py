@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from localctx.document_parts import NEAREST, NOT_SURE
 from localctx.library.citations.claims import claims_something
 from localctx.library.citations.sentence_sources import (
     AnswerSentence,
@@ -32,8 +33,6 @@ State = Literal["found", "unsure", "missing", "plain"]
 SHORT = 140  # characters; answers up to this length are shown in large letters
 MAX_QUOTED = 3  # numbered sources quoted below an answer; the others are folded
 MAX_NAMED = 3  # documents named in "I did not find this in ..."; more are counted
-NOT_SURE = "I am not sure."
-CLOSEST = "The closest passage:"
 HOW_WORKED_OUT = "How this was worked out"
 EXTRACTED = "Key sentences from the document"
 WRITTEN, NUMBERED = "Written by the model: check it.", " Each number opens the passage behind its sentence."
@@ -151,7 +150,7 @@ def _missing(m: Message, near: EvidencePlace | None) -> str:
     where = _where(AskedSources.from_stats(m.stats))
     not_found = f"I found no clear answer{where}." if near else f"I did not find this{where}."
     told = escape(text if own and text else not_found)
-    closest = f'<div class="lc-near"><p class="lc-told">{CLOSEST}</p>{evidence.quotation(near)}</div>' if near else ""
+    closest = f'<div class="lc-near"><p class="lc-told">{NEAREST}:</p>{evidence.quotation(near)}</div>' if near else ""
     return f'<p class="lc-told">{told}</p>{closest}'
 
 
@@ -167,7 +166,7 @@ def _where(asked: AskedSources | None) -> str:
 
 def _unsure(text: str, checked: Sequence[AnswerSentence], places: Sequence[EvidencePlace]) -> str:
     said = answer_html(text, checked, lambda _: "") if claims_something(text) else ""
-    closest = f'<p class="lc-told">{CLOSEST}</p>{evidence.quotation(places[0])}' if places else ""
+    closest = f'<p class="lc-told">{NEAREST}:</p>{evidence.quotation(places[0])}' if places else ""
     more = evidence.links(places[1:], places[:1])
     return f'<p class="lc-told">{NOT_SURE}</p><div class="lc-said">{said}</div>{closest}{more}'
 

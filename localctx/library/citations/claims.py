@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from localctx.library.wording.word_forms import FUNCTION_WORDS, WordForm, word_forms
 from localctx.library.wording.yes_no import clause_after
 
+MAX_QUANTITY = 3  # words of a quantity that stands alone
 NEGATED = 3  # a negation denies this many content words after it
 
 _SOURCE = "document|text|passage|context|article|contract|agreement|page|paragraph|section|story|source|file"
@@ -41,7 +42,8 @@ class Claim:
     ``required`` are the numbers and names among them, which a source must have.
 
     ``denied`` maps a word to True if each occurrence is denied ("not allowed"), and to False if none is. A word with
-    both kinds of occurrences is left out.
+    both kinds of occurrences is left out. A quantity alone ("5 kg") denies and affirms nothing, so that "not more than
+    5 kg" is a source of it.
     """
 
     words: frozenset[str]
@@ -59,7 +61,8 @@ def claim_of(sentence: str) -> Claim:
     forms = list(word_forms(sentence))
     content = [word for word in forms if word.is_content]
     required = frozenset(word.form for word in content if word.is_number or _is_name(sentence, forms, word))
-    return Claim(frozenset(word.form for word in content), required, _denied(sentence, forms))
+    denied = {} if _is_quantity(forms) else _denied(sentence, forms)
+    return Claim(frozenset(word.form for word in content), required, denied)
 
 
 def claims_something(sentence: str) -> bool:
@@ -79,6 +82,10 @@ def claims_something(sentence: str) -> bool:
 def _without_yes_or_no(sentence: str) -> str:
     clause = clause_after(sentence)
     return sentence if clause is None else clause
+
+
+def _is_quantity(forms: list[WordForm]) -> bool:
+    return 0 < len(forms) <= MAX_QUANTITY and forms[0].is_number
 
 
 def _is_name(sentence: str, forms: list[WordForm], word: WordForm) -> bool:

@@ -7,6 +7,11 @@ from localctx.library.wording.word_forms import NEGATIONS, content_forms
 from localctx.library.wording.yes_no import clause_after, starts_with_yes
 
 ENOUGH = 0.5  # share of the question's content words; a sentence with no more of them does not support a yes or no
+_GENERAL = content_forms(
+    "allowed permitted included covered insured possible bring get erlaubt enthalten inbegriffen versichert gedeckt "
+    "möglich autorisé permis inclus compris couvert permitido incluido cubierto posible"
+)
+"""Words that say of a question what is asked, not what about."""
 _CONDITIONS = re.compile(
     r"\b(?:only|unless|except|provided that|subject to|without (?:the )?(?:\w+ )*(?:consent|permission)|"
     r"nur|außer|sofern|es sei denn|seulement|sauf|à condition|ne .* que|solo|sólo|solamente|excepto|salvo|"
@@ -25,7 +30,8 @@ def supported_answer(answer: str, question: str, cited: str) -> str:
     """Returns as much of an ``answer`` that begins with yes or no as the sentence ``cited`` supports.
 
     Returns the whole answer if its other words are in the sentence, and only the yes or no if they are from other
-    places. Returns the sentence itself if it sets a condition, says the contrary, or has too few words of the question.
+    places. Returns the sentence itself if it sets a condition, says the contrary, or has too few words of the question:
+    a "yes" to "Is flooding covered?" cannot come from a sentence that covers something else.
     """
     asked, about = content_forms(question), _clause_about(question, cited)
     shared = len(asked & content_forms(about))
@@ -33,11 +39,11 @@ def supported_answer(answer: str, question: str, cited: str) -> str:
     before = _words_before(clause, cited)
     if _CONDITIONS.search(about) or (shared == len(asked) and _contradicts(answer, question, about)):
         return " ".join(cited.split())
-    if before is not None and not {*before[-2:]} & NEGATIONS:
+    if before is not None and not {*before[-2:]} & NEGATIONS and _is_on_topic(asked, cited):
         return answer if answer.endswith((".", "!", "。")) else f"{answer}."
     if shared > ENOUGH * len(asked):
         return answer.removesuffix(clause).rstrip(" ,;:.!") + "."
-    return " ".join(cited.split()) if shared else answer
+    return " ".join(cited.split()) if shared or before is not None else answer
 
 
 def shares_words(question: str, sentence: str) -> bool:
@@ -55,6 +61,12 @@ def _contradicts(answer: str, question: str, clause: str) -> bool:
     denied = claim_of(clause).denied
     denies = any(denied.get(word, True) for word in content_forms(question)) or bool(_PROHIBITED.search(clause))
     return denies == starts_with_yes(answer)
+
+
+def _is_on_topic(asked: set[str], cited: str) -> bool:
+    """Returns True if at least half of the question's words, without general ones, are in the sentence ``cited``."""
+    topic = asked - _GENERAL
+    return 2 * len(topic & content_forms(cited)) >= len(topic)
 
 
 def _clause_about(question: str, sentence: str) -> str:

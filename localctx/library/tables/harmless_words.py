@@ -48,12 +48,13 @@ _SELECTING = _set(
 )
 _OF_ANY_TABLE = _set(
     "please tell show give list find name calculate compute count determine exist exists existing get s t "
-    "row rows line lines record records entry entries item items table sheet spreadsheet file document data "
-    "people person persons whole entire "
-    "bitte nenne zeige berechne gibt existieren alle aller allen welchen sind waren zeile zeilen eintrag einträge "
-    "tabelle datei person personen leute menschen man "
-    "est sont été il a ont ces cette tous toutes ligne lignes tableau personne personnes gens donne calcule existe "
-    "hay existen son fue fueron todos todas los fila filas tabla persona personas gente "
+    "row rows column columns line lines record records entry entries item items table sheet spreadsheet file document "
+    "data people person persons whole entire "
+    "bitte nenne zeige berechne gibt existieren alle aller allen welchen sind waren zeile zeilen spalte spalten "
+    "eintrag einträge tabelle datei person personen leute menschen man "
+    "est sont été il a ont ces cette tous toutes ligne lignes colonne colonnes tableau personne personnes gens donne "
+    "calcule existe "
+    "hay existen son fue fueron todos todas los fila filas columna columnas tabla persona personas gente "
     "ci sono stati tutti tutte riga righe tabella persone esistono há linha linhas tabela pessoas existem todos foram "
     "er zijn alle rij rijen tabel mensen personen "
     "jest są wszystkich wierszy osób ludzi в во на с у из по и есть это все всех строк человек людей таблице "  # noqa: RUF001
@@ -69,8 +70,9 @@ DISTINCT = _set(
 """Words that ask for the number of different values."""
 
 LINKING = _set(
-    "come comes came live lives lived work works worked pay pays paid earn earns earned cost costs weigh weighs "
-    "measure sail sails sailed belong belongs located based amount value sum level size "
+    "come comes came go goes went travel travels allow allows permit permits offer offers live lives lived work works "
+    "worked pay pays paid earn earns earned cost costs weigh weighs measure sail sails sailed belong belongs located "
+    "based amount value sum level size "
     "kommen kommt kamen arbeiten arbeitet verdienen verdient wohnen wohnt leben lebt kosten kostet zahlen zahlt fahren "
     "fährt liegen liegt gehören gehört stammen stammt wiegen wiegt beträgt betragen betrag höhe wert "
     "viennent vient travaillent travaille gagnent gagne coûtent coûte habitent habite paient paie montant valeur "

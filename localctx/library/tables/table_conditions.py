@@ -43,8 +43,8 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
     """Yields, for each value of a text column that the question names, a list of alternative SQL conditions, of which
     one is meant.
 
-    A value that occurs in several columns gives several alternatives. The values yes and no are left to
-    ``named_conditions``.
+    A value that occurs in several columns gives several alternatives, unless the word before it names one of them, as
+    in "to Oslo". The values yes and no are left to ``named_conditions``.
     """
     found = dict[str, dict[str, list[str]]]()  # by the value's words: by column, the values
     named = [name for name in asked.table.names if asked.table.columns[name].kind == "text"]
@@ -60,13 +60,22 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
             ((name, values),) = found[key].items()
             columns.setdefault(name, []).extend(values)
         else:
-            yield [f"{quoted(name)} IN ({', '.join(map(quoted_text, values))})" for name, values in found[key].items()]
+            meant = _named_before(asked, found[key]) or found[key]
+            yield [f"{quoted(name)} IN ({', '.join(map(quoted_text, values))})" for name, values in meant.items()]
     for name in named:
         if letters := places_of_letters(asked, name):
             columns.setdefault(name, []).extend(letters)
     for name, values in columns.items():
         texts = ", ".join(map(quoted_text, values))
         yield [f"{quoted(name)} = {texts}" if len(values) == 1 else f"{quoted(name)} IN ({texts})"]
+
+
+def _named_before(asked: TableQuestion, found: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Returns those of the columns ``found`` whose name is the word before the value in the question."""
+    (value, *_), *_ = found.values()
+    place = place_of_value(asked, value)
+    before = asked.question[: place[0]].casefold().split() if place else []
+    return {name: values for name, values in found.items() if before[-1:] == [name.casefold()]}
 
 
 def _compared(asked: TableQuestion) -> Iterator[list[str]]:

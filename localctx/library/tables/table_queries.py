@@ -181,6 +181,8 @@ def _extremes(asked: TableQuestion, where: str, order: str) -> Iterator[tuple[st
     named = [n for n in asked.table.names if mentions(asked.question, n) and tells_rows_apart(asked.table, n)]
     labels = named or asked.columns("text")[:1]
     by = [*asked.measures_beside(where), *asked.columns("day")]
+    if "latest" in map(str.casefold, extremes(asked.question)):  # the latest row has not the highest number
+        by = [name for name in by if not identifies_rows(asked.table, name)]
     free = [n for n in by if quoted(n) not in where or asked.table.columns[n].kind == "day"]
     measured = best_named(asked.question, free)
     if _ranks_groups(asked) or (not measured and any(mentions(asked.question, name) for name in _repeated(asked))):

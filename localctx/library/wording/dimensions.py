@@ -1,4 +1,7 @@
-"""Compares the dimension that a question asks for, such as the height, with that of a length in a sentence."""
+"""Compares the dimension that a question asks for, such as the height, with that of a length in a sentence.
+
+Memory and disk are told apart in the same way.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,16 +12,19 @@ _DIMENSIONS = {
     "width": r"wide|width|broad|breit|breite[nrs]?|Breite|(?<=de )large|largeurs?|anch[oa]|anchura|宽度?",
     "depth": r"deep|depth|tief|tiefe[nrs]?|Tiefe|profonde?|profondeurs?|profund[oa]|profundidad|深度?",
     "thickness": r"thick|thickness|dick|dicke[nrs]?|Dicke|épaisse?|épais|épaisseurs?|grues[oa]|grosor|espesor|厚度?",
+    "memory": r"memory|RAM|Arbeitsspeicher|mémoire|memoria",
+    "disk": r"disk(?: space)?|storage|Festplatten?|Speicherplatz|disque|disco",
 }
 _LETTER = r"[^\W\d_\u3400-\u9fff]"
 _WORD = "|".join(rf"(?P<{name}>(?<!{_LETTER})(?:{words})(?!{_LETTER}))" for name, words in _DIMENSIONS.items())
 _UNITS = (
     r"(?:kilo|centi|milli)?(?:met(?:er|re)s?|metern?|mètres?|metros?)|kilómetros?|centímetros?|milímetros?|"
-    r"[kcm]?m|feet|foot|ft|inch(?:es)?|yards?|miles?|[千厘毫公]?米|公里"
+    r"[kcm]?m|feet|foot|ft|inch(?:es)?|yards?|miles?|[千厘毫公]?米|公里|"
+    r"[kMGT]i?B|(?:mega|giga|tera)bytes?"
 )
 _LENGTH = re.compile(rf"(?P<number>\d[\d.,  ]*?)\s?-?(?:{_UNITS})(?!{_LETTER})", re.IGNORECASE)
 _DIMENSION = re.compile(_WORD, re.IGNORECASE)
-_BEHIND = re.compile(rf"\s?(?:in |de )?(?:{_WORD})", re.IGNORECASE)  # 3.4 metres long, 3 m in height, 3 m de haut
+_BEHIND = re.compile(rf"\s?(?:in |de |of )?(?:{_WORD})", re.IGNORECASE)  # 3 m long, 3 m in height, 4 GB of memory
 _ABOUT = r"(?:about|approximately|around|nearly|only|exactly|some|over|circa|etwa|rund|environ|unos|unas|约)"
 _BEFORE = re.compile(rf"(?:{_WORD})(?:\s?(?:of|von|de|is|was|ist|est|es|为|是|:))*\s?(?:{_ABOUT}\s?)?$", re.IGNORECASE)
 

@@ -1,9 +1,25 @@
-"""Provides the sentence that says that a document does not answer a question, in the question's language."""
+"""Provides the sentence that says that no answer was found, in the question's language."""
 
 import re
 from collections.abc import Iterable
 
 NO_ANSWER = {
+    "en": "I found no clear answer.",
+    "de": "Ich habe keine klare Antwort gefunden.",
+    "es": "No he encontrado una respuesta clara.",
+    "fr": "Je n'ai pas trouvé de réponse claire.",
+    "it": "Non ho trovato una risposta chiara.",
+    "nl": "Ik heb geen duidelijk antwoord gevonden.",
+    "pt": "Não encontrei uma resposta clara.",
+    "ja": "明確な答えは見つかりませんでした。",
+    "ko": "명확한 답을 찾지 못했습니다.",
+    "zh": "没有找到明确的答案。",
+}
+"""The sentence in each language, by the language's ISO 639-1 code. It does not claim that the document lacks an answer:
+a small model often finds none where there is one.
+"""
+
+_REPLIES = {
     "en": "The document does not say.",
     "de": "Das Dokument sagt das nicht.",
     "es": "El documento no lo dice.",
@@ -15,10 +31,10 @@ NO_ANSWER = {
     "ko": "문서에 나와 있지 않습니다.",
     "zh": "文档没有说明。",
 }
-"""The sentence in each language, by the language's ISO 639-1 code."""
+"""The same as models say it, and as it was stored in earlier versions."""
 
 _AROUND = ' ."。'  # stripped from an answer
-_SENTENCES = {sentence.strip(_AROUND) for sentence in NO_ANSWER.values()}
+_SENTENCES = {sentence.strip(_AROUND) for known in (NO_ANSWER, _REPLIES) for sentence in known.values()}
 
 _COMMON = {
     "en": "what who when where how which why whose is are was were did does do the of to may can must i my in for at",
@@ -40,8 +56,8 @@ _SCRIPTS = (("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af"), ("zh", "\u3400-\u9
 
 
 def is_no_answer(answer: str, own: str = "") -> bool:
-    """Returns True if ``answer`` says that the text does not answer the question: it is one of the sentences NO_ANSWER,
-    or ``own``, the sentence of an adapter. Returns False if ``answer`` is empty.
+    """Returns True if ``answer`` says that the text does not answer the question: it is one of the known sentences, or
+    ``own``, the sentence of an adapter. Returns False if ``answer`` is empty.
     """
     text = answer.strip(_AROUND)
     return bool(text) and (text in _SENTENCES or text == own.strip(_AROUND))
@@ -51,13 +67,14 @@ def says_no_answer(text: str, languages: Iterable[str] = NO_ANSWER) -> bool:
     """Returns True for an answer that only says that the document does not answer the question, even if the model wrote
     "No," before it.
     """
-    said = "|".join(re.escape(NO_ANSWER[language].strip(".。")) for language in languages)
+    known = (sentences[language] for sentences in (NO_ANSWER, _REPLIES) for language in languages)
+    said = "|".join(re.escape(sentence.strip(".。")) for sentence in known)
     return bool(re.fullmatch(rf"(?:\w+, )?(?:{said}|not stated)[.。]?", text.strip(), re.IGNORECASE))
 
 
 def no_answer(question: str) -> str:
-    """Returns the sentence that says that the text does not answer the question, in the language of ``question``, or in
-    English if the language is unknown.
+    """Returns the sentence that says that no answer was found, in the language of ``question``, or in English if the
+    language is unknown.
     """
     return NO_ANSWER[_language_of_question(question)]
 

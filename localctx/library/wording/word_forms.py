@@ -98,9 +98,15 @@ def form_of(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Returns the stem of a word: the word without its ending. All inflections of a word have the same stem, which need
-    not be a real word.
+    """Returns the stem of a word: the word without its endings. All inflections of a word have the same stem, which
+    need not be a real word.
     """
+    while (shorter := _without_ending(word)) != word:  # "covered" must end like "cover"
+        word = shorter
+    return _ALIKE.get(word, word)
+
+
+def _without_ending(word: str) -> str:
     for ending in _ENDINGS:
         stem = word.removesuffix(ending)
         if stem != word and len(stem) >= MIN_STEM and not (ending == "s" and stem[-1] in "su"):
@@ -108,6 +114,4 @@ def _stem(word: str) -> str:
             break
     if len(word) > MIN_STEM and word[-1] == word[-2] and word[-1] not in "aeiouls":
         word = word[:-1]  # stopped, stop
-    if len(word) > MIN_STEM and word.endswith("e"):
-        word = word[:-1]
-    return _ALIKE.get(word, word)
+    return word[:-1] if len(word) > MIN_STEM and word.endswith("e") else word

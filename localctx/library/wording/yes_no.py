@@ -38,12 +38,12 @@ def clause_after(answer: str) -> str | None:
 
 
 def without_repeated_clause(answer: str, question: str) -> str:
-    """Returns only the yes or no of an ``answer`` whose clause repeats words of the ``question`` and adds none.
+    """Returns only the yes or no of an ``answer`` whose clause adds no content word to those of the ``question``.
 
-    "Yes, keep a dog." to "May I keep a dog?" becomes "Yes."; other answers are returned unchanged.
+    "Yes, keep a dog." to "May I keep a dog?" becomes "Yes.", and so does "Yes, in it."; other answers are returned
+    unchanged.
     """
     clause = clause_after(answer)
-    asked, said = content_forms(question), content_forms(clause or "")
-    if not said or not said <= asked:
+    if not clause or not content_forms(clause) <= content_forms(question):
         return answer
-    return answer.removesuffix(clause or "").strip(" ,;:!(-–—，；：！（") + "."  # noqa: RUF001
+    return answer.removesuffix(clause).strip(" ,;:!(-–—，；：！（") + "."  # noqa: RUF001

@@ -23,6 +23,7 @@ from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request, rank_request
 from localctx.library.citations.cite import cite_passages, nearest_sentence
 from localctx.library.citations.yes_no_evidence import shares_words
+from localctx.library.wording.asked_measures import has_measure, has_other_measure
 from localctx.library.wording.dimensions import has_dimension, has_other_dimension
 from localctx.library.wording.no_answer import is_no_answer, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
@@ -113,11 +114,12 @@ def is_not_said(request: Request) -> bool:
 
 
 def _measures_another(request: Request, question: str) -> bool:
-    """Returns True if the answer is a length where ``question`` asks for a height, or the like, and the cited sentence
-    has no height either.
+    """Returns True if the answer is a length where ``question`` asks for a height or a weight, or the like, and the
+    cited sentence has none either.
     """
-    cited = request.result.citations[0].quote if request.result.citations else ""
-    return has_other_dimension(question, request.texts[0], cited) and not has_dimension(question, cited)
+    answer, cited = request.texts[0], request.result.citations[0].quote if request.result.citations else ""
+    other_dimension = has_other_dimension(question, answer, cited) and not has_dimension(question, cited)
+    return other_dimension or (has_other_measure(question, answer) and not has_measure(question, cited))
 
 
 def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:

@@ -12,7 +12,6 @@ from itertools import groupby
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note, PassageAnswered, Progress, Token
 from localctx.engine.gather import gather
-from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.request_report import EverywhereReport
@@ -248,4 +247,4 @@ def _nothing(asked: int, total: int) -> str:
     if asked < total:
         return "No passage that was asked so far answers this question."
     said = "The one passage does not answer" if asked == 1 else f"None of the {asked:,} passages answers"
-    return f"{NOT_SAID} {said} this question."
+    return f"{said} this question."

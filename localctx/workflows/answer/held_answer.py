@@ -6,16 +6,17 @@ from dataclasses import replace
 from localctx.engine.events import Event, Token
 from localctx.engine.request import Request
 from localctx.library.citations.yes_no_evidence import supported_answer
+from localctx.library.wording.asked_measures import has_other_measure
 from localctx.library.wording.dimensions import has_other_dimension
 from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.quantities import has_other_period
-from localctx.library.wording.yes_no import clause_after
+from localctx.library.wording.yes_no import clause_after, without_repeated_clause
 
 
 def emit_held(request: Request, question: str, held: Sequence[Event]) -> Iterator[Event]:
     """Yields the ``held`` events of the answer of ``request``. Its text is replaced if the citation does not support
-    the yes or no at its start, or gives an amount for another period, or a length of another dimension, than the
-    ``question`` asks for.
+    the yes or no at its start, or gives an amount for another period, a length of another dimension, or another
+    kind of quantity, than the ``question`` asks for.
     """
     before = request.texts[0]
     cited = request.result.citations[0].quote if request.result.citations else ""
@@ -31,6 +32,10 @@ def emit_held(request: Request, question: str, held: Sequence[Event]) -> Iterato
 
 def _supported(answer: str, question: str, cited: str) -> str:
     if clause_after(answer) is not None:
-        return supported_answer(answer, question, cited)
-    other = has_other_period(question, answer, cited, language_of(cited) or "en")
-    return " ".join(cited.split()) if other or has_other_dimension(question, answer, cited) else answer
+        return without_repeated_clause(supported_answer(answer, question, cited), question)
+    is_other = (
+        has_other_period(question, answer, cited, language_of(cited) or "en")
+        or has_other_dimension(question, answer, cited)
+        or has_other_measure(question, answer)
+    )
+    return " ".join(cited.split()) if is_other else answer
