@@ -137,6 +137,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.stats.get("rerun", ()):
         terminalreporter.section(f"run once more: {report.nodeid}")
         terminalreporter.line(str(report.longrepr))
+        for title, text in report.sections:
+            terminalreporter.section(title, "-")
+            terminalreporter.line(text)
 
 
 @pytest.fixture(autouse=True)

@@ -137,6 +137,30 @@ def test_each_document_is_asked_cited_and_compared(open_session, script, leases)
             {"a.txt": "950 euros a month", "b.txt": "900 euros a month"},
             "a.txt: 950 euros a month.\nb.txt: 900 euros a month.\nNot compared: a document gives more than one value.",
         ),
+        (
+            "Which lease has the longer warranty on the inverter?",
+            (
+                "Warranty: 12 years on modules, 5 years on the inverter, 9 years on the battery.\n",
+                "Warranty: 15 years on modules, 8 years on the inverter, 9 years on the battery.\n",
+            ),
+            {"a.txt": "5 years", "b.txt": "8 years"},
+            "a.txt: 5 years.\nb.txt: 8 years.\nLonger: b.txt.",
+        ),
+        (
+            "Which lease has the longer warranty on the inverter?",
+            (
+                "Warranty: 12 years on modules, 5 years on the inverter.\n",
+                "Warranty: 15 years on modules, 8 years on the inverter.\n",
+            ),
+            {"a.txt": "12 years", "b.txt": "8 years"},  # of the modules
+            "a.txt: 12 years.\nb.txt: 8 years.\nNot compared: a document gives more than one value.",
+        ),
+        (
+            "Which offer is cheaper?",
+            ("We offer 24 modules for 15,840 euros.\n", "We offer 26 modules for 17,250 euros.\n"),
+            {"a.txt": "15,840 euros", "b.txt": "17,250 euros"},
+            "a.txt: 15,840 euros.\nb.txt: 17,250 euros.\nLower: a.txt.",
+        ),
         (WHICH, (A, B), {**SAYS, "b.txt": ""}, "a.txt: 950 euros a month.\nNot found in b.txt."),
         (WHICH, (A, B), {**SAYS, "b.txt": "EUR 700"}, "a.txt: 950 euros a month.\nb.txt: no sure answer."),
         (

@@ -41,6 +41,11 @@ _ASKED = (
     ),
     (r"how (?:big|large)|wie groß|quelle taille", {"area", "length", "volume", "memory", "weight", "power", "share"}),
     (r"how often|wie oft|à quelle fréquence|con qué frecuencia", {"time", "share"}),
+    (
+        r"how many (?!euros|dollars|pounds|francs|cents|degrees|k?watts|k?W|bytes|[kMGT]i?B|\w+bytes)|"
+        r"wie ?viele (?!Euro|Franken|Grad|k?Watt|Kilowatt)",
+        {"weight", "pounds", "time", "length", "area", "volume", "share"},
+    ),
     (r"how long|wie lange?|combien de temps|cuánto tiempo", {"time", "length"}),
 )
 _QUESTIONS = [(re.compile(rf"(?<!\w)(?:{words})", re.IGNORECASE), frozenset(kinds)) for words, kinds in _ASKED]

@@ -14,7 +14,7 @@ from localctx.library.wording.sentences import sentences
 from localctx.library.wording.values import day_comes_first
 from localctx.store.documents import StoredDocument
 from localctx.workflows.comparing.rules import ComparingQuestion
-from localctx.workflows.comparing.subjects import names_another
+from localctx.workflows.comparing.subjects import SUBJECTS, Subject, names_another
 from localctx.workflows.comparing.wording import WORDINGS
 
 ValueState = Literal["said", "missing", "unsure"]
@@ -90,7 +90,7 @@ def read_value(
         return DocumentValue(document.id, document.name, "said", answer.strip(_AROUND), citation=citations[0])
     reader = _Reader(asked, language_of(document.text) or asked.language, day_comes_first(document.text))
     is_text = asked.subject.kind is None and asked.order == "none"
-    about = [c for c in citations if is_text or _is_about(asked, document, c)]
+    about = [c for c in citations if is_text or _is_about(reader, document, c)]
     if reader.all_in(answer):
         quotes = chain(about, _sentences_about(asked, document))
         if held := next((value for quote in quotes if (value := _held(reader, document, answer, quote))), None):
@@ -101,9 +101,11 @@ def read_value(
     return missing(document) if known else DocumentValue(document.id, document.name, "unsure")
 
 
-def _is_about(asked: ComparingQuestion, document: StoredDocument, citation: Citation) -> bool:
-    words = _with_label(document, citation.start, citation.end)
-    return asked.subject.is_in(f"{citation.heading or ''} {words}")
+def _is_about(reader: _Reader, document: StoredDocument, citation: Citation) -> bool:
+    """Returns True if a citation names the subject. An amount of money is a cost without saying so."""
+    words, subject = _with_label(document, citation.start, citation.end), reader.asked.subject
+    is_cost = subject is SUBJECTS["cost"] and bool(reader.wanted_in(citation.quote))
+    return is_cost or subject.is_in(f"{citation.heading or ''} {words}")
 
 
 def _sentences_about(asked: ComparingQuestion, document: StoredDocument) -> Iterator[Citation]:
@@ -133,6 +135,7 @@ def _held(reader: _Reader, document: StoredDocument, answer: str, citation: Cita
     if names_another(_clause(citation.quote, quoted, value), subject):
         return None
     rivals = [q for q in quoted if _rivals(q, value) and not names_another(_clause(citation.quote, quoted, q), subject)]
+    rivals = [q for q in rivals if not _is_nearer(citation.quote, quoted, value, q, subject)]
     several = bool(rivals) or not all(q.is_same(value) for q in held)
     text = _shown(reader, answer, citation.quote, value)
     return DocumentValue(document.id, document.name, "said", text, value, several, citation)
@@ -142,6 +145,20 @@ def _rivals(other: Quantity, value: Quantity) -> bool:
     """Returns True if ``other`` may be meant in place of ``value``: another value of the same kind, unit and period."""
     same_kind = (other.kind, other.unit, other.period) == (value.kind, value.unit, value.period)
     return same_kind and other.number != value.number
+
+
+def _is_nearer(quote: str, quoted: Sequence[Quantity], value: Quantity, other: Quantity, subject: Subject) -> bool:
+    """Returns True if the words around ``value`` have all words of the subject that those around ``other`` have, and
+    more: of "12 years on modules, 5 years on the inverter", the second is nearer to the warranty on the inverter.
+
+    The words before the first value of the quotation may be said of all values, so they do not count.
+    """
+    start = min(q.start for q in quoted)
+    near, further = (
+        subject.words_in(f"{_CLAUSE_ENDS.split(quote[start : q.start])[-1]} {_CLAUSE_ENDS.split(quote[q.end :])[0]}")
+        for q in (value, other)
+    )
+    return near > further
 
 
 def _clause(quote: str, quoted: Sequence[Quantity], value: Quantity) -> str:

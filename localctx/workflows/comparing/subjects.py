@@ -40,8 +40,12 @@ class Subject:
         """Returns True if ``text`` is about the subject, in any of the languages."""
         if self.names:
             return bool(_whole_words(self.names).search(text))
+        return self.words_in(text) == {*self.words}
+
+    def words_in(self, text: str) -> set[str]:
+        """Returns those of the ``words`` that are in ``text``."""
         forms = {word.form for word in word_forms(text)}
-        return all(any(_alike(word, form) for form in forms) for word in self.words)
+        return {word for word in self.words if any(_alike(word, form) for form in forms)}
 
 
 def names_another(text: str, subject: Subject) -> bool:
