@@ -26,9 +26,13 @@ _DIFFERENCES = re.compile(
     r"(?:please )?compare (?:them|both|the .{1,30}|these .{1,30}|those .{1,30})",
     re.IGNORECASE,
 )
+_DOCUMENTS = r"(?: (?:documents|leases|contracts|agreements|offers|policies|plans))?"
+_ALL_DO = re.compile(
+    rf"do (?:they )?(?:both|all)(?: of (?:them|these|those|the \w+))?{_DOCUMENTS} (?P<verb>\w+) (?P<rest>.{{2,80}})",
+    re.IGNORECASE,
+)
 _WHICH_ALLOWS = re.compile(
-    r"which (?:of (?:them|the|these|those)(?: two| three| four| five| six)?"
-    r"(?: (?:documents|leases|contracts|agreements|offers|policies|plans))?|"
+    rf"which (?:of (?:them|the|these|those)(?: two| three| four| five| six)?{_DOCUMENTS}|"
     r"one|document|lease|contract|agreement|offer|policy|plan) (?P<verb>allow|permit|include|cover)s? "
     r"(?!.*\b(?:to|that|and|or|not|no|than|more|less|of|neither|nor|him|her|me|us|you|which)\b)"
     r"(?P<noun>\w+(?: \w+){0,2})",
@@ -55,6 +59,8 @@ def asked_of_each(question: str, documents: Sequence[StoredDocument]) -> Compari
     stripped = question.strip(" \t\n.?!")
     if _DIFFERENCES.fullmatch(stripped):
         return _differences(documents)
+    if all_do := _ALL_DO.fullmatch(stripped):
+        return _doing(all_do["verb"], all_do["rest"], documents)
     which = _WHICH_ALLOWS.fullmatch(stripped)
     return _allowing(which["verb"].lower(), which["noun"], documents) if which else _plain(question, documents)
 
@@ -66,6 +72,12 @@ def _allowing(verb: str, noun: str, documents: Sequence[StoredDocument]) -> Comp
     asked = ComparingQuestion(
         "en", f"{'Are' if several else 'Is'} {noun} {done}?", "none", content_of(noun), implied=True
     )
+    return asked if _about(asked, documents) else None
+
+
+def _doing(verb: str, rest: str, documents: Sequence[StoredDocument]) -> ComparingQuestion | None:
+    """Returns the question for "do both include pets": "Does it include pets?". None if no document is about it."""
+    asked = ComparingQuestion("en", f"Does it {verb} {rest}?", "none", content_of(rest), implied=True)
     return asked if _about(asked, documents) else None
 
 
