@@ -166,6 +166,11 @@ class SourceIndex:
         return math.log(1 + self._total / max(1, len(self._where.get(word, ()))))
 
 
+def sentence_words(text: str) -> list[_SentenceForms]:
+    """Returns the sentences of ``text``: where each starts and ends, and the forms of its content words."""
+    return _indexed(text)[0]
+
+
 @lru_cache(8)
 def _indexed(text: str) -> tuple[list[_SentenceForms], frozenset[str], frozenset[str]]:
     """Returns the sentences of a text, its capitalized words, and its other words."""

@@ -7,7 +7,7 @@ from localctx.library.wording.word_forms import NEGATIONS, content_forms
 from localctx.library.wording.yes_no import clause_after, starts_with_yes
 
 ENOUGH = 0.5  # share of the question's content words; a sentence with no more of them does not support a yes or no
-_GENERAL = content_forms(
+GENERAL = content_forms(
     "allowed permitted included covered insured possible bring get erlaubt enthalten inbegriffen versichert gedeckt "
     "möglich autorisé permis inclus compris couvert permitido incluido cubierto posible"
 )
@@ -65,7 +65,7 @@ def _contradicts(answer: str, question: str, clause: str) -> bool:
 
 def _is_on_topic(asked: set[str], cited: str) -> bool:
     """Returns True if at least half of the question's words, without general ones, are in the sentence ``cited``."""
-    topic = asked - _GENERAL
+    topic = asked - GENERAL
     return 2 * len(topic & content_forms(cited)) >= len(topic)
 
 

@@ -118,6 +118,12 @@ class AnswerCase:
         """
         return bool(self.request.adapter) and self.is_greedy() and self.may_abstain()
 
+    def may_look_again(self) -> bool:
+        """Returns True if a confident answer may be compared with one from other sentences of the document. An answer
+        from such sentences (a case that opens no further requests) is not compared again.
+        """
+        return self.wants_confidence() and self.open_documents is not None and not is_instruction(self.question)
+
     def compares_likelihoods(self) -> bool:
         """Returns True if an answer is given only when the question is likelier after the passages than without them.
 

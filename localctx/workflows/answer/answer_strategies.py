@@ -20,6 +20,7 @@ from localctx.workflows.answer.everywhere import ask_every_passage
 from localctx.workflows.answer.find_passages import focus_on_passages
 from localctx.workflows.answer.prompt_answer import answer_from_prompt, continue_answer, quote_first
 from localctx.workflows.answer.quoted_answer import answer_in_quotes
+from localctx.workflows.answer.second_look import look_again
 
 Answering = EngineCoroutine[None]
 
@@ -37,6 +38,11 @@ RECORD = Stage("record", lambda case, answering: record_tokens(case.request, ans
 QUOTE = Stage("quote", quote_first, (Case.reads_passages,))
 CONFIDENT = Stage("confident", give_if_confident, (Case.wants_confidence,))
 LIKELIER = Stage("likelier", give_if_likelier, (Case.compares_likelihoods,))
+AGAIN = Stage(
+    "again",
+    lambda case, answering: look_again(case, answering, make_answer),
+    (Case.reads_documents, Case.may_look_again),
+)
 NEAREST = Stage("nearest", offer_nearest, (Case.reads_documents,))
 CHECK = Stage("check", check_sentences, (Case.reads_documents,))
 FOCUS = Stage("focus", focus_on_passages, (Case.focuses,))
@@ -46,6 +52,7 @@ STAGES = (
     QUOTE,  # puts the supporting quotation first
     CONFIDENT,  # holds the answer back until its confidence is known, and emits it only if that is high enough
     LIKELIER,  # before the first token: generates only if the question is likelier after the passages
+    AGAIN,  # holds the answer back until it was compared with one from sentences with more words of the question
     NEAREST,  # after the reply that nothing answers: names the nearest passage
     CHECK,  # after each sentence: names the passage that supports it
     FOCUS,  # before the first token: lets the question attend only to the pages with its passages

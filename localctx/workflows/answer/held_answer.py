@@ -24,10 +24,15 @@ def emit_held(request: Request, question: str, held: Sequence[Event]) -> Iterato
     if text == before:
         yield from held
         return
+    yield from (event for event in held if not isinstance(event, Token))
+    yield from replace_text(request, text)
+
+
+def replace_text(request: Request, text: str) -> Sequence[Token]:
+    """Replace the text of the answer of ``request``. Returns its tokens: the first has the whole text."""
     first, *others = request.result.answers[0]
     request.result.answers = [[replace(first, text=text), *(replace(token, text="") for token in others)]]
-    yield from (event for event in held if not isinstance(event, Token))
-    yield from request.result.answers[0]
+    return request.result.answers[0]
 
 
 def _supported(answer: str, question: str, cited: str) -> str:
