@@ -145,13 +145,18 @@
   new MutationObserver(tellLost).observe(document.body, { childList: true, subtree: true })
 
   // Keys: Ctrl-K looks for a chat, "/" goes to the question, Esc closes what lies over the page, then stops an answer.
+  const focusOnceShown = (selector, tries = 40) => setTimeout(() => {
+    const field = visible(find(selector))
+    if (field) field.focus()
+    else if (tries) focusOnceShown(selector, tries - 1)
+  }, 50)
   const searchChats = () => {
     if (!find(".sidebar.open")) toggleSidebar()
-    setTimeout(() => find("#chat-search :is(input, textarea)")?.focus(), 50)
+    focusOnceShown("#chat-search :is(input, textarea)")
   }
   const askQuestion = () => {
     if (!visible(find("#question"))) find('button[role="tab"]')?.click()
-    setTimeout(() => find("#question textarea")?.focus(), 50)
+    focusOnceShown("#question textarea")
   }
   const close = (event) => {
     const viewer = find("#viewer:not([hidden])")

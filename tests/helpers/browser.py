@@ -201,6 +201,7 @@ class Tab:
         """Go to an address; returns when questions can be asked."""
         self.page.goto(url)
         self.box.wait_for()
+        self.page.wait_for_function("window.lcDrafts")  # page.js has run: keys are heard
         return self
 
     def drop(self, name: str, data: bytes) -> None:
