@@ -33,7 +33,7 @@ MakeAnswer = Callable[[AnswerCase], EngineCoroutine[None]]
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SentencesToAsk:
     """Sentences of a document: ``text`` has those at the ranges ``of``, each on a line."""
 
     document: StoredDocument
@@ -77,7 +77,7 @@ def look_again(case: AnswerCase, answering: EngineCoroutine[None], make_answer: 
     yield from held
 
 
-def _ask(case: AnswerCase, part: _Part, make_answer: MakeAnswer) -> EngineCoroutine[Request | None]:
+def _ask(case: AnswerCase, part: _SentencesToAsk, make_answer: MakeAnswer) -> EngineCoroutine[Request | None]:
     """Answer from the sentences alone. Returns the request if it has an answer, else None."""
     builder, started = case.builder, time.perf_counter()
     conversation = with_adapter(builder.runtime, NO_CONVERSATION, case.question)
@@ -96,7 +96,7 @@ def _ask(case: AnswerCase, part: _Part, make_answer: MakeAnswer) -> EngineCorout
     return request if answered else None
 
 
-def _given_instead(request: Request, second: Request, part: _Part, held: Sequence[Event]) -> Iterator[Event]:
+def _given_instead(request: Request, second: Request, part: _SentencesToAsk, held: Sequence[Event]) -> Iterator[Event]:
     """Yields the events of the ``second`` answer, which becomes that of ``request``."""
     request.result.citations = [part.cite(citation) for citation in second.result.citations]
     request.result.confidence, request.result.evidence = second.result.confidence, second.result.evidence
@@ -105,7 +105,7 @@ def _given_instead(request: Request, second: Request, part: _Part, held: Sequenc
     yield from replace_text(request, second.texts[0])
 
 
-def _sentences_to_ask(case: AnswerCase) -> _Part | None:
+def _sentences_to_ask(case: AnswerCase) -> _SentencesToAsk | None:
     """Returns the sentences with the most words of the question, weighted by rarity, their neighbours, and those that
     the answer cites. Returns None if none has more of these words than the cited ones.
     """
@@ -124,7 +124,7 @@ def _sentences_to_ask(case: AnswerCase) -> _Part | None:
     if not best or scores[best[0]] <= sum(weights.get(word, 0.0) for word in have):
         return None
     near = {j for i in best if scores[i] > 0 for j in (i - 1, i, i + 1) if 0 <= j < len(ranges)}
-    return _Part(document, [ranges[i][:2] for i in sorted({*own, *near})])
+    return _SentencesToAsk(document, [ranges[i][:2] for i in sorted({*own, *near})])
 
 
 def _weights(asked: set[str], sentences: Sequence[frozenset[str]]) -> dict[str, float]:
