@@ -140,3 +140,6 @@ def _shows_all_pages(cache: SequenceCache) -> bool:
 
 
 Condition = Callable[[AnswerCase], bool]
+
+MakeAnswer = Callable[[AnswerCase], EngineCoroutine[None]]
+"""A coroutine function that answers the request of a case, by its strategy."""

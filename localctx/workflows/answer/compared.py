@@ -5,7 +5,7 @@ Each document is read alone, so that its kept pages are reused. ``workflows.comp
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
 from localctx.document_parts import Citation
@@ -23,7 +23,7 @@ from localctx.library.wording.no_answer import no_answer
 from localctx.library.wording.word_forms import content_forms
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.abstention import says_nothing
-from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.answer_case import AnswerCase, MakeAnswer
 from localctx.workflows.answer.each_document import asked_of_each
 from localctx.workflows.answer.question_likelihood import question_alone
 from localctx.workflows.comparing.document_value import DocumentValue, missing, read_value
@@ -32,9 +32,6 @@ from localctx.workflows.comparing.verdict import compared_values, line_of, value
 from localctx.workflows.comparing.wording import WORDINGS
 
 SAME = "The same in all: {noun} {value}"  # of a subject in which documents that are compared do not differ
-
-MakeAnswer = Callable[[AnswerCase], EngineCoroutine[None]]
-"""A coroutine function that answers the request of a case, by its strategy."""
 
 
 class ComparedWorkflow:

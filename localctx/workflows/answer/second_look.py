@@ -6,7 +6,7 @@ sentence names storms. From a few sentences it chooses better than from a docume
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from localctx.document_parts import Citation
@@ -21,15 +21,12 @@ from localctx.library.citations.source_index import sentence_words
 from localctx.library.citations.yes_no_evidence import GENERAL
 from localctx.library.wording.word_forms import content_forms
 from localctx.store.documents import StoredDocument, text_id
-from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.answer_case import AnswerCase, MakeAnswer
 from localctx.workflows.answer.held_answer import replace_text
 from localctx.workflows.answer.question_kind import with_adapter
 
 LONGEST = 100_000  # characters of a document whose sentences are compared
 BEST = 3  # sentences that are asked, each with its neighbours
-
-MakeAnswer = Callable[[AnswerCase], EngineCoroutine[None]]
-"""A coroutine function that answers the request of a case, by its strategy."""
 
 
 @dataclass(frozen=True)
