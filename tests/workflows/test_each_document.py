@@ -126,6 +126,8 @@ def test_which_document_allows_something_is_asked_of_each(question, plain):
         "Which lease allows neither pets nor subletting?",
         "Which of the two allows zebras?",
         "Do both include zebras?",
+        "Do both tenants pay the rent?",  # is not about the documents
+        "Do all tenants keep pets?",
     ],
 )
 def test_what_is_not_asked_of_the_documents_is_not_asked_of_each(question):

@@ -28,7 +28,8 @@ _DIFFERENCES = re.compile(
 )
 _DOCUMENTS = r"(?: (?:documents|leases|contracts|agreements|offers|policies|plans))?"
 _ALL_DO = re.compile(
-    rf"do (?:they )?(?:both|all)(?: of (?:them|these|those|the \w+))?{_DOCUMENTS} (?P<verb>\w+) (?P<rest>.{{2,80}})",
+    rf"do (?:they both|both(?: of (?:them|the \w+))?|all of (?:them|these|those|the \w+)){_DOCUMENTS} "
+    r"(?P<verb>allow|permit|include|cover|contain|mention|require|need|offer|charge|have) (?P<rest>.{2,80})",
     re.IGNORECASE,
 )
 _WHICH_ALLOWS = re.compile(
