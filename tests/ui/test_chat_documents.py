@@ -63,7 +63,7 @@ def test_a_question_whose_chat_is_deleted_while_it_is_answered_comes_back(page, 
         answer = RunningAnswer(chat, StreamingAnswer(chat, []), typed)
         store.remove_chat(chat)
     shown = page.show_result(answer, typed)
-    assert shown[page.question]["value"]["text"] == "Why?"
+    assert shown[page.unsent]["text"] == "Why?"
     assert shown[page.chat] == ""
 
 

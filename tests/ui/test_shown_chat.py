@@ -65,11 +65,11 @@ def test_a_question_that_no_model_answered_waits_in_its_chat_and_is_tried_again(
         assert [m.role for m in store.chats.messages(chat)] == ["user", "assistant"]
 
 
-def test_what_no_chat_got_is_back_in_the_box(page, tmp_path):
+def test_what_no_chat_got_goes_back_into_the_box(page, tmp_path):
     missing = str(tmp_path / "gone.txt")
     shown = ask(page, "Why?", missing)
     assert "gone.txt" in shown[page.status]
-    assert shown[page.question]["value"] == {"text": "Why?", "files": [missing]}
+    assert shown[page.unsent] == {"text": "Why?", "files": [missing]}
 
 
 def test_an_unknown_model_is_not_saved(window, tmp_path, monkeypatch):
