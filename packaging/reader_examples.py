@@ -2,7 +2,8 @@
 words.
 
 The examples mix four kinds of questions: questions that the documents answer, questions that they do not answer (from
-similar paragraphs), questions that continue a conversation, and yes-or-no questions. Yes-or-no questions made from
+similar paragraphs), questions that continue a conversation, and yes-or-no questions. Half of the examples have made
+documents with near misses. Yes-or-no questions made from
 another question come in pairs: one with the answer yes, one with the answer no. A document is one paragraph or several
 joined ones, up to about 8,000 tokens.
 """
@@ -10,13 +11,14 @@ joined ones, up to about 8,000 tokens.
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 import yes_or_no
+from near_misses import Topic, load_topics, make_sheet
 
 from localctx.engine.prompt_wording import NOT_SAID
 
@@ -25,6 +27,8 @@ LENGTHS = {0: 10, 200: 5, 400: 5, 700: 4, 1_400: 3, 2_800: 3, 5_600: 2}
 """The words of an example's documents (0: one paragraph), and how often each length is drawn."""
 MAX_QUESTIONS = 32  # per example, not counting questions without an answer
 UNANSWERABLE = 0.4  # questions without an answer, for each one that has an answer
+SHEETS = 1, 1, 2, 3  # made documents of an example
+FILLERS = 0, 0, 1, 3  # article paragraphs beside them
 CONTINUED = 0.12  # share of questions that are asked as the second one of a conversation
 YES_OR_NO = 0.4  # share of the suitable questions that become yes-or-no questions
 STATEMENTS = 0.5  # share of the suitable statements that become questions
@@ -56,21 +60,27 @@ class Example:
 
 class ReaderData:
     """The training data in ``folder``: paragraphs of encyclopaedia articles and of stories. With ``held_out``, only the
-    paragraphs that are held out of training; else only the others.
+    paragraphs that are held out of training; else only the others. ``longest`` is the greatest length that is drawn.
     """
 
-    def __init__(self, folder: Path, held_out: bool = False) -> None:
+    def __init__(self, folder: Path, held_out: bool = False, longest: int = max(LENGTHS)) -> None:
         articles = _read(folder / "squad-train.json")
         self.articles = [p for i, p in enumerate(articles) if (i % HELD_OUT == 0) == held_out]
         stories = _read(folder / "fairytale-train.json")
         titles = {title: i for i, title in enumerate(dict.fromkeys(p.story for p in stories))}
         self.stories = [p for p in stories if (titles[p.story] % HELD_OUT == 0) == held_out]
+        self.topics = load_topics(held_out)
+        self._lengths = {length: often for length, often in LENGTHS.items() if length <= longest}
         self._likeness = _Likeness([p.text for p in self.articles])
 
     def epoch(self, seed: int, number: int = 0) -> list[Example]:
         """Returns the examples of epoch ``number``, which are chosen and shuffled with ``seed``."""
         rng = random.Random(f"{seed} {number}")
-        examples = [*_of_articles(self.articles, self._likeness, rng), *_of_stories(self.stories, rng)]
+        examples = [
+            *_of_articles(self.articles, self._likeness, self._lengths, rng),
+            *_of_stories(self.stories, self._lengths, rng),
+        ]
+        examples += [_of_sheets(self.topics, self.articles, rng) for _ in examples]
         rng.shuffle(examples)
         return examples
 
@@ -123,7 +133,9 @@ class _Likeness:
         self.nearest = np.argsort(-similar, axis=1)[:, :40]
 
 
-def _of_articles(paragraphs: Sequence[Paragraph], likeness: _Likeness, rng: random.Random) -> Iterator[Example]:
+def _of_articles(
+    paragraphs: Sequence[Paragraph], likeness: _Likeness, lengths: Mapping[int, int], rng: random.Random
+) -> Iterator[Example]:
     """Yield examples of article paragraphs. Each paragraph is used once, alone or with others. About half of the others
     are similar to the first paragraph of the example.
     """
@@ -134,7 +146,7 @@ def _of_articles(paragraphs: Sequence[Paragraph], likeness: _Likeness, rng: rand
         first = next(iter(left))
         near = [i for i in likeness.nearest[first] if i in left]
         others = [i for i in left if i != first]
-        group, wanted = {first: None}, _draw_length(rng)
+        group, wanted = {first: None}, _draw_length(lengths, rng)
         length = _words(paragraphs[first].text)
         while length < wanted and len(group) < len(left):
             pick = near.pop(0) if near and rng.random() < 0.5 else rng.choice(others)
@@ -151,11 +163,11 @@ def _of_articles(paragraphs: Sequence[Paragraph], likeness: _Likeness, rng: rand
         yield _example([paragraphs[i] for i in chosen], foreign, rng, joined)
 
 
-def _of_stories(paragraphs: Sequence[Paragraph], rng: random.Random) -> Iterator[Example]:
+def _of_stories(paragraphs: Sequence[Paragraph], lengths: Mapping[int, int], rng: random.Random) -> Iterator[Example]:
     """Yield examples of consecutive paragraphs of one story, as one document or as several."""
     start = 0
     while start < len(paragraphs):
-        stop, wanted = start + 1, _draw_length(rng)
+        stop, wanted = start + 1, _draw_length(lengths, rng)
         length = _words(paragraphs[start].text)
         while stop < len(paragraphs) and length < wanted and paragraphs[stop].story == paragraphs[start].story:
             stop, length = stop + 1, length + _words(paragraphs[stop].text)
@@ -168,8 +180,22 @@ def _of_stories(paragraphs: Sequence[Paragraph], rng: random.Random) -> Iterator
             yield _example(group, foreign, rng, joined=rng.random() < 0.7)
 
 
-def _draw_length(rng: random.Random) -> int:
-    return rng.choices(list(LENGTHS), list(LENGTHS.values()))[0]
+def _of_sheets(topics: Sequence[Topic], articles: Sequence[Paragraph], rng: random.Random) -> Example:
+    """Returns an example of made documents with near misses, with article paragraphs among them."""
+    sheets = [make_sheet(topic, rng) for topic in rng.sample(topics, min(rng.choice(SHEETS), len(topics)))]
+    texts = [*(s.text for s in sheets), *(p.text for p in rng.choices(articles, k=rng.choice(FILLERS)))]
+    rng.shuffle(texts)
+    answered = [turn for sheet in sheets for turn in sheet.answered]
+    unanswered = [turn for sheet in sheets for turn in sheet.unanswered]
+    asked = rng.sample(answered, min(len(answered), MAX_QUESTIONS))
+    example = Example(["\n\n".join(texts)] if rng.random() < 0.7 else texts)
+    for turn in [*asked, *rng.sample(unanswered, min(len(unanswered), int(UNANSWERABLE * len(asked))))]:
+        example.conversations.append([rng.choice(asked), turn] if rng.random() < CONTINUED else [turn])
+    return example
+
+
+def _draw_length(lengths: Mapping[int, int], rng: random.Random) -> int:
+    return rng.choices(list(lengths), list(lengths.values()))[0]
 
 
 def _words(text: str) -> int:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import torch
 from lora_decoder import KV, LoraDecoder, Rows
-from reader_examples import Example, ReaderData
+from reader_examples import LENGTHS, Example, ReaderData
 from torch import Tensor
 from torch.nn import functional
 
@@ -32,6 +32,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.adapter_folders import WEIGHTS
 from localctx.models.base import PagedModel, Tokenizer
+from localctx.models.choice.device_choice import pick_device, pick_dtype
 from localctx.models.hub.resolve import resolve_model
 from localctx.settings import load_settings
 
@@ -261,6 +262,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--rate", type=float, default=4e-4, help="learning rate (4e-4)")
     parser.add_argument("--questions", type=int, default=28, help="questions of a step, at least (28)")
+    parser.add_argument("--longest", type=int, default=max(LENGTHS), help="words of an example's documents, about")
     parser.add_argument("--seed", type=int, default=1, help="another one has other examples and another order")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
@@ -278,13 +280,16 @@ def run(given: argparse.Namespace, work: Path) -> None:
     settings = load_settings(model=given.model, weights="int4", threads=given.threads)
     model = ModelLoader().load(settings, lambda progress: None)[0]
     folder = resolve_model(given.model, settings.models, lambda *progress: None)
-    decoder = LoraDecoder(folder, given.rank, 2.0 * given.rank).to(given.device)
+    device = pick_device(given.device)
+    decoder = LoraDecoder(folder, given.rank, 2.0 * given.rank).to(device)
+    if pick_dtype("auto", device) == torch.float32:  # there products in bf16 are emulated
+        decoder.float()
     packer, reader = Packer(model.tokenizer), DocumentReader(model) if given.device == "cpu" else decoder
-    data = ReaderData(given.data)
+    data = ReaderData(given.data, longest=given.longest)
     trainer = Trainer(decoder, reader, work, steps=given.steps, hours=given.hours, rate=given.rate)
     if not trainer.resume() and (given.output / WEIGHTS).exists():
         decoder.load(given.output)
-    held_out = [packer.pack(example) for example in ReaderData(given.data, held_out=True).epoch(1)[:REPORTED]]
+    held_out = [packer.pack(example) for example in ReaderData(given.data, True, given.longest).epoch(1)[:REPORTED]]
     print(f"{len(data.epoch(given.seed))} examples an epoch, from step {trainer.step}", flush=True)
     loop(trainer, held_out, batches(data.examples(given.seed), given.questions, trainer.step), given, packer)
 

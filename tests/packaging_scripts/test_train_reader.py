@@ -14,6 +14,7 @@ from localctx.engine.prompt_wording import NOT_SAID
 from localctx.settings import load_settings
 
 sys.path.insert(0, str(ROOT / "packaging"))
+import near_misses
 import train_reader
 from lora_decoder import LoraDecoder, Rows
 from reader_examples import Example, ReaderData
@@ -47,15 +48,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def brief_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few steps are trained here, all at a high rate."""
     monkeypatch.setattr(train_reader, "WARMUP", 2)
+    monkeypatch.setattr(near_misses, "MOST_THINGS", 2)  # short documents
+    monkeypatch.setattr(near_misses, "MOST_FACTS", 1)
 
 
 def train(data: Path, tied: Path, output: Path, steps: int = 16) -> torch.Tensor:
     """Train for some steps; returns the adapters as one row."""
     options = {"model": str(tied), "rank": 2, "rate": 2e-2, "questions": 4, "seed": 3, "steps": steps, "hours": 0}
-    options |= {"threads": 0, "device": "cpu"}
+    options |= {"threads": 0, "device": "cpu", "longest": 0}
     train_reader.run(Namespace(data=data, output=output, **options), output.with_suffix(".training"))
     state = torch.load(output.with_suffix(".training") / "state.pt", weights_only=True)
     return torch.cat([p.flatten() for p in state["parameters"]])
@@ -82,7 +85,7 @@ def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_examples_have_every_question_and_some_without_an_answer(data: Path) -> None:
     """Every paragraph is in one example with its questions; questions from elsewhere are answered by NOT_SAID."""
     used = ReaderData(data)
-    examples = used.epoch(1)
+    examples = [e for e in used.epoch(1) if all("house" in turns[-1][0].lower() for turns in e.conversations)]
     asked = {turns[-1] for example in examples for turns in example.conversations}
     assert {turn[1] for turn in asked} >= {NOT_SAID, "red", "House 203"}, "answers are as the text writes them"
     own = [p.text for p in (*used.articles, *used.stories)]
@@ -91,6 +94,14 @@ def test_examples_have_every_question_and_some_without_an_answer(data: Path) -> 
     for example in examples:
         for turns in example.conversations:
             assert (turns[-1][1] == NOT_SAID) == (turns[-1][1] not in " ".join(example.texts))
+
+
+def test_half_of_the_examples_are_made(data: Path) -> None:
+    """Their questions are about near misses; article paragraphs may stand among them."""
+    examples = ReaderData(data).epoch(1)
+    made = [e for e in examples if not any("house" in turns[-1][0].lower() for turns in e.conversations)]
+    assert len(made) == len(examples) / 2
+    assert all(any(turns[-1][1] == NOT_SAID for turns in e.conversations) for e in made)
 
 
 def test_held_out_paragraphs_are_not_trained_on(data: Path) -> None:
