@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from ask_in_process import session
 
-from localctx.engine.events import Event, Token
+from localctx.engine.events import Event, Progress, Token
 from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, run_request
 from localctx.library.citations.cite import cite_words
@@ -50,6 +50,7 @@ def look(home, tiny_model, tmp_path) -> Callable[..., Look]:
         asked = list[str]()
 
         def answer(case: AnswerCase, text: str):
+            yield Progress("reading", 1, 2)
             yield from emit_text(case.request, text)
             case.request.result.stopped = "eos" if text else "unanswered"
             case.request.result.citations = cite_words(text, question, case.request.prompt.documents) if text else []
@@ -88,6 +89,7 @@ def test_the_answer_of_the_sentences_with_more_words_of_the_question_is_given(lo
     assert TEXT[cited.start : cited.end] == cited.quote == "For damage by a storm it is 300 euros."
     assert cited.heading == "Excess"
     assert found.request.seconds["again"] > 0
+    assert [event.phase for event in found.events if isinstance(event, Progress)] == ["reading", "reading again"]
 
 
 def test_an_answer_stays_where_its_sentence_has_most_of_the_words(look):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine, map_events
-from localctx.engine.events import Event, Quoted, Token
+from localctx.engine.events import Event, Progress, Quoted, Token
 from localctx.engine.prompt import NO_CONVERSATION
 from localctx.engine.request import Request
 from localctx.engine.run_request import run_request
@@ -83,7 +83,7 @@ def _ask(case: AnswerCase, part: _SentencesToAsk, make_answer: MakeAnswer) -> En
             [part.alone], [part.text], case.question, persist=False, part="sentences", conversation=conversation
         )
         second = AnswerCase(builder, request, case.question, replace(case.settings, mode="full"))
-        yield from map_events(run_request(request, make_answer(second)), lambda event: None)
+        yield from map_events(run_request(request, make_answer(second)), _progress)
     except (TooLong, OutOfKVMemory):
         return None
     finally:
@@ -91,6 +91,11 @@ def _ask(case: AnswerCase, part: _SentencesToAsk, make_answer: MakeAnswer) -> En
         case.request.seconds |= {"again": now - started, "first_token": now - case.request.started}
     answered = request.result.stopped == "eos" and request.result.citations
     return request if answered else None
+
+
+def _progress(event: Event) -> Event | None:
+    """Returns the progress of reading the sentences, and None for other events, which the first answer had."""
+    return replace(event, phase="reading again") if isinstance(event, Progress) and event.phase == "reading" else None
 
 
 def _given_instead(request: Request, second: Request, part: _SentencesToAsk, held: Sequence[Event]) -> Iterator[Event]:
