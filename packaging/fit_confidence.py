@@ -1,8 +1,9 @@
 """Fits an adapter's confidence: ``python packaging/fit_confidence.py DATA ADAPTER [--decoding free quote]``.
 
 DATA is a folder with squad-train.json and fairytale-train.json. Each question held out of training is asked twice:
-about its own paragraph, and about the other paragraph of the same kind that is most similar to the question. The script
-then writes three things into the adapter's reader.json: the coefficients that separate the two cases, the threshold
+about its own paragraph, and about the other paragraph of the same kind that is most similar to the question. As many
+questions are about made documents with near misses, and each goes with one like it that has no answer. The script then
+writes three things into the adapter's reader.json: the coefficients that separate the two cases, the threshold
 that refuses a wanted share of the answerable questions, and the better way to decode.
 """
 
@@ -11,12 +12,13 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from near_misses import Topic, make_sheet
 from reader_examples import Paragraph, ReaderData
 
 from localctx.engine.coroutine import EngineCoroutine
@@ -30,6 +32,8 @@ from localctx.settings import load_settings
 from localctx.workflows.read_sources import read_sources
 
 PARALLEL = 12  # questions computed at the same time
+MADE = 120  # questions about made documents, if all others are asked
+OF_A_SHEET = 4  # questions about one of them
 GOOD = 0.5  # token F1 from which an answer counts as right
 
 
@@ -63,7 +67,7 @@ def main() -> None:
             adapter=str(given.adapter), answers=decoding, mode="full", max_tokens=64, embedder="none"
         )
         with Session(settings) as session:
-            rated = list(rate(session, asked))
+            rated = rate(session, asked)
         calibration, figures = calibrate(rated, given.refused)
         calibration = replace(calibration, reconsider=given.reconsider)
         stored.setdefault("confidence", {})[decoding] = calibration.to_json()
@@ -75,7 +79,7 @@ def main() -> None:
 
 
 def questions(data: ReaderData, limit: int) -> list[tuple[str, str, str]]:
-    """Returns triples (text, question, answer), usually two for each question. One has the question's own paragraph.
+    """Returns triples (text, question, answer), two for each question. One has the question's own paragraph.
     The other has the paragraph that shares the most words with the question but lacks the answer; its answer is empty.
     """
     chance, found = random.Random(0), list[tuple[str, str, str]]()
@@ -83,10 +87,20 @@ def questions(data: ReaderData, limit: int) -> list[tuple[str, str, str]]:
         asked = [(p, question, answer) for p in paragraphs for question, answer in p.questions]
         chance.shuffle(asked)
         for paragraph, question, answer in asked[: limit or None]:
-            found.append((paragraph.text, question, answer))
             if other := _nearest(question, answer, [p for p in paragraphs if p is not paragraph]):
-                found.append((other.text, question, ""))
-    return found
+                found += [(paragraph.text, question, answer), (other.text, question, "")]
+    return found + _near_misses(data.topics, limit or MADE)
+
+
+def _near_misses(topics: Sequence[Topic], number: int) -> list[tuple[str, str, str]]:
+    """Returns ``number`` questions about made documents, each followed by one like it that has no answer."""
+    chance, found = random.Random(0), list[tuple[str, str, str]]()
+    for i in range(-(-number // OF_A_SHEET)):
+        sheet = make_sheet(topics[i % len(topics)], chance)
+        chosen = chance.sample(sheet.answered, min(OF_A_SHEET, len(sheet.answered)))
+        for question, answer in chosen:
+            found += [(sheet.text, question, answer), (sheet.text, chance.choice(sheet.unanswered)[0], "")]
+    return found[: 2 * number]
 
 
 def _nearest(question: str, answer: str, paragraphs: Sequence[Paragraph]) -> Paragraph | None:
@@ -95,29 +109,32 @@ def _nearest(question: str, answer: str, paragraphs: Sequence[Paragraph]) -> Par
     return max(without, key=lambda p: len(words & set(_words(p.text))), default=None)
 
 
-def rate(session: Session, asked: Sequence[tuple[str, str, str]]) -> Iterator[Rated]:
-    """Ask all questions, PARALLEL at a time, and yield the outcome of each one when it is answered."""
-    scheduler, waiting, running = Scheduler(session.forward_each), list(asked), dict[EngineSequence[Request], str]()
+def rate(session: Session, asked: Sequence[tuple[str, str, str]]) -> list[Rated]:
+    """Ask all questions, PARALLEL at a time, and return the outcomes in the order of the questions."""
+    scheduler, waiting = Scheduler(session.forward_each), list(range(len(asked)))
+    running, rated = dict[EngineSequence[Request], int](), dict[int, Rated]()
     with TemporaryDirectory() as folder:
         while waiting or running:
             while waiting and len(running) < PARALLEL:
-                text, question, answer = waiting.pop()
-                file = Path(folder) / f"{len(waiting)}.txt"
-                file.write_text(text, encoding="utf-8")
-                running[scheduler.add(_ask(session, file, question))] = answer
+                number = waiting.pop()
+                file = Path(folder) / f"{number}.txt"
+                file.write_text(asked[number][0], encoding="utf-8")
+                running[scheduler.add(_ask(session, file, asked[number][1]))] = number
             for _ in scheduler.step():
                 pass
             for sequence in [one for one in running if one.ended]:
-                answer = running.pop(sequence)
+                number = running.pop(sequence)
                 if sequence.error:
                     raise sequence.error
-                request: Request = sequence.result
-                text = request.result.withheld or request.text
-                f1 = (
-                    token_f1(text, answer) if request.result.stopped != "unanswered" or request.result.withheld else 0.0
-                )
-                assert request.result.evidence, "an adapter rates its answers"
-                yield Rated(request.result.evidence, f1, bool(answer))
+                rated[number] = _rated(sequence.result, asked[number][2])
+    return [rated[number] for number in range(len(asked))]
+
+
+def _rated(request: Request, answer: str) -> Rated:
+    result = request.result
+    given = result.stopped != "unanswered" or result.withheld
+    assert result.evidence, "an adapter rates its answers"
+    return Rated(result.evidence, token_f1(result.withheld or request.text, answer) if given else 0.0, bool(answer))
 
 
 def _ask(session: Session, file: Path, question: str) -> EngineCoroutine[Request]:

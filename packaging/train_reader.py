@@ -323,23 +323,24 @@ def loop(
         examples = [packer.pack(example) for example in next(steps)]
         losses.append(trainer.train(examples))
         tokens += sum(len(e.prefix) + len(e.tokens) for e in examples)
+        done = trainer.done >= 1
         if trainer.step % REPORT_EVERY == 0:
             rate = tokens / (time.monotonic() - began)
             mean = sum(losses) / len(losses)
             print(f"step {trainer.step} loss {mean:.3f}, {rate:.0f} tokens/s, {trainer.done:.1%}", flush=True)
             losses.clear()
-        if time.monotonic() - saved > SAVE_EVERY or trainer.done >= 1:
+        if time.monotonic() - saved > SAVE_EVERY or done:
             trainer.save()
             trainer.decoder.save(given.output, given.model, packer.invocation)
             figures = held_out_figures(trainer.decoder, trainer.reader, held_out)
             print(json.dumps({"step": trainer.step, **figures}), flush=True)
             saved = time.monotonic()
-        if trainer.done >= 1:
+        if done:
             return
 
 
 @torch.no_grad()
-def held_out_figures(decoder: LoraDecoder, reader: DocumentReader, held_out: Sequence[Packed]) -> dict[str, float]:
+def held_out_figures(decoder: LoraDecoder, reader: Reader, held_out: Sequence[Packed]) -> dict[str, float]:
     """Returns figures on the held-out examples: the loss, the share of answers generated word for word, and the share
     of questions without an answer for which the decoder says so.
     """

@@ -125,7 +125,10 @@ def _add_prefill_seconds(request: Request, start: float) -> None:
 
 
 def emit_text(request: Request, text: str) -> Iterator[Token]:
-    """Yield ``text``, which the model did not generate, as tokens of the answer, and add them to the first answer."""
+    """Yield ``text``, which the model did not generate, as tokens of the answer, and add them to the first answer.
+    The first of them is the request's first token.
+    """
+    request.seconds["first_token"] = time.perf_counter() - request.started
     tokenizer = request.model.tokenizer
     text_of = tokenizer.stream()
     for token in tokenizer.encode(text):

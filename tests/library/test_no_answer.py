@@ -2,7 +2,7 @@
 
 import pytest
 
-from localctx.library.wording.no_answer import NO_ANSWER, no_answer
+from localctx.library.wording.no_answer import NO_ANSWER, is_no_answer, no_answer
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,20 @@ from localctx.library.wording.no_answer import NO_ANSWER, no_answer
 )
 def test_it_is_told_in_the_language_of_the_question(question, language):
     assert no_answer(question) == NO_ANSWER[language]
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_none"),
+    [
+        ("I found no clear answer.", True),
+        ("the document does not say", True),
+        ("No, the document does not say.", True),
+        ("Not stated.", True),
+        ("The text is silent.", True),  # the adapter's own sentence
+        ("The document does not say who pays, but the owner signs.", False),
+        ("No.", False),
+        ("", False),
+    ],
+)
+def test_an_answer_that_only_says_that_there_is_none(answer, is_none):
+    assert is_no_answer(answer, own="The text is silent.") == is_none

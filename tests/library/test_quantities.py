@@ -14,6 +14,9 @@ def read(text: str, language: str = "en") -> list[tuple]:
     [
         ("a rent of 950 euros a month, by the third working day", "en", [("money", 950, "EUR", "month")]),
         ("The monthly rent is EUR 880.", "en", [("money", 880, "EUR", "month")]),
+        ("£500 p.m.", "en", [("money", 500, "GBP", "month")]),
+        ("pay $50 by 5 p.m.", "en", [("money", 50, "USD", ""), ("number", 5, "p", "")]),
+        ("300 euros for a weekend", "en", [("money", 300, "EUR", "")]),
         ("$30 an hour", "en", [("money", 30, "USD", "hour")]),
         ("The annual rent is 12,000 euros, payable in monthly instalments.", "en", [("money", 12000, "EUR", None)]),
         (

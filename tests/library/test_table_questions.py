@@ -183,6 +183,8 @@ def test_a_question_that_computes_nothing_has_no_query(orchard, question):
         ("Сколько всего деревьев?", {"count", "sum"}),
         ("最高的价格", {"max"}),
         ("売上の合計", {"sum"}),
+        ("금액 1000 이상 송장은 몇 개?", {"over or equal", "count"}),
+        ("低于1000以下的有几个", {"under", "under or equal", "count"}),
         ("Who has at least 5 and at most 9?", {"over or equal", "under or equal"}),
     ],
 )  # fmt: skip
@@ -272,6 +274,12 @@ def test_groups_that_tie_are_answered_from_the_rows_of_all(read):
     (table,) = read("city,rent\nOslo,5\nOslo,5\nBern,4\nBern,6\nRome,1\nRome,2\n")
     _, rows = answer(table, "Which city has the highest total rent?")
     assert rows == ["2", "3", "4", "5"]
+
+
+def test_more_groups_than_sqlite_nests_may_tie(read):
+    (table,) = read("customer,order\n" + "".join(f"C{i},1\n" for i in range(1200)))
+    _, rows = answer(table, "Which customer has the fewest orders?")
+    assert len(rows) == 1000, "as many as a result has at most"
 
 
 def test_names_that_sqlite_uses_itself_are_names_of_columns_too(read):

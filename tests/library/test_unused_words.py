@@ -114,8 +114,8 @@ TRAINS = "Train,From,Departure,To,Bicycles\n" + "".join(
 @pytest.mark.parametrize(
     ("question", "where"),
     [
-        ("How many trains go from Oslo to Bergen?", "\"From\" IN ('Oslo') AND \"To\" IN ('Bergen')"),
-        ("How many trains go to Bergen?", "\"To\" IN ('Bergen')"),
+        ("How many trains go from Oslo to Bergen?", "\"From\" = 'Oslo' AND \"To\" = 'Bergen'"),
+        ("How many trains go to Bergen?", "\"To\" = 'Bergen'"),
         ("How many trains allow bicycles?", "\"Bicycles\" = 'yes'"),
     ],
 )

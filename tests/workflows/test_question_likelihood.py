@@ -75,6 +75,20 @@ def test_a_question_that_stands_in_the_text_is_no_answer_to_itself(text, left):
 
 
 @pytest.mark.parametrize(
+    ("question", "text", "left"),
+    [
+        ("Rent?", "The current rent is 500. Rent is due.", "The current rent is 500. Rent is due."),
+        ("Notice period?", "The notice period is two months.", "The notice period is two months."),
+        ("Is it in the art?", "It is in the article. Is it in the art?", "It is in the article. "),
+        ("押金是多少钱", "押金是多少钱: 三百元。", ": 三百元。"),
+        ("押金", "押金是三百元。", "押金是三百元。"),
+    ],
+)
+def test_a_short_question_may_be_a_term_of_the_text(question, text, left):
+    assert without_question(text, question) == left
+
+
+@pytest.mark.parametrize(
     ("answer", "invented"),
     [
         ("It is 85 years old.", True),

@@ -17,7 +17,7 @@ from localctx.library.citations.sentence_sources import (
     is_unsure,
     numbered_sources,
 )
-from localctx.library.wording.no_answer import says_no_answer
+from localctx.library.wording.no_answer import is_no_answer
 from localctx.library.wording.sentences import trim_to_sentence
 from localctx.library.wording.small_talk import is_small_talk
 from localctx.library.wording.yes_no import without_repeated_clause
@@ -93,7 +93,7 @@ def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest
     ``cited`` says whether the answer has citations, and ``nearest`` whether a nearest passage is shown instead of an
     answer.
     """
-    if nearest or m.stopped == "unanswered" or says_no_answer(m.text):
+    if nearest or m.stopped == "unanswered" or is_no_answer(m.text):
         return "missing"
     supports = {sentence.support for sentence in checked}
     if is_unsure(m.text, supports, any(c["source"] == "quote" for c in m.citations)):
@@ -106,7 +106,7 @@ def checked_sentences(m: Message) -> list[AnswerSentence]:
 
     Older answers were stored without checked sentences, so their sentences are checked against the citations.
     """
-    if m.role != "assistant" or (m.stats and m.stats.get("mode") == "everywhere"):
+    if m.role != "assistant" or m.stats.get("mode") == "everywhere":
         return []
     if _is_summary(m) and m.citations:
         return checked_summary(m.text.strip(), m.citations)
@@ -125,7 +125,7 @@ def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
 
     Older messages store the nearest passage as a citation.
     """
-    if m.citations and (m.stopped == "unanswered" or says_no_answer(m.text)):
+    if m.citations and (m.stopped == "unanswered" or is_no_answer(m.text)):
         return m.citations[0], []
     return m.stats.get("nearest"), m.citations
 
@@ -146,7 +146,7 @@ def _places(
 
 def _missing(m: Message, near: EvidencePlace | None) -> str:
     text = m.text.strip()
-    own = m.stats.get("mode") != "compared" and not says_no_answer(text, ["en"])
+    own = m.stats.get("mode") != "compared" and not is_no_answer(text, languages=["en"])
     where = _where(AskedSources.from_stats(m.stats))
     not_found = f"I found no clear answer{where}." if near else f"I did not find this{where}."
     told = escape(text if own and text else not_found)

@@ -50,7 +50,7 @@ def _marked(sentence: AnswerSentence, said: str) -> str:
     last cell.
     """
     number = _NUMBER if sentence.number else ""
-    if said.startswith("|"):
+    if said.startswith("|") and _LAST_CELL.search(said):
         return _LAST_CELL.sub(lambda row: number + row[0], said, count=1)
     return f"{_BEGIN}{said}{_END}" if sentence.support == "unsupported" else said + number
 

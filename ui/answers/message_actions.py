@@ -63,7 +63,7 @@ def _offer(way: str, seconds: float | None) -> str:
 
 def _details(m: Message) -> str:
     """Returns the button with three dots. It shows the time of an answer, and how much was read for it."""
-    if not m.stats or "tokens" not in m.stats:
+    if "tokens" not in m.stats:
         return ""
     told = render.answer_details(m.stats | {"stopped": m.stopped})
     told += [BY_WORDS[:1].upper() + BY_WORDS[1:]] if any(c["source"] == "words" for c in m.citations) else []

@@ -4,7 +4,6 @@ Evidence that contains the answer as whole words ranks first. Sources do not con
 such answers is scored by the words of the question.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from localctx.library.citations.rarity import rarity, share_of
 from localctx.library.wording.sentences import sentences
 from localctx.library.wording.word_forms import WordForm, word_forms
 from localctx.library.wording.words import in_spaces
@@ -116,7 +116,7 @@ class EvidenceScorer:
         self.is_yes_no = clause is not None
         said, asked = clause if clause is not None else answer, terms_of(question, only_content=True)
         self._answer, self._question = (
-            {term: math.log(1 + total / max(1, counts[term])) for term in terms} for terms in (terms_of(said), asked)
+            {term: rarity(total, counts[term]) for term in terms} for terms in (terms_of(said), asked)
         )
         can_stand = not self.is_yes_no and any(word.is_content for word in word_forms(said))
         self._words = in_spaces(said) if can_stand else ""
@@ -134,16 +134,12 @@ class EvidenceScorer:
     def together(self, run: Sequence[EvidenceRange]) -> ScoredRange:
         """Returns a ScoredRange for the whole ``run`` of neighbouring sentences or clauses."""
         terms, words = frozenset[str]().union(*(one.terms for one in run)), "".join(one.words for one in run)
-        answer, question = _share(self._answer, terms), _share(self._question, terms)
+        answer, question = share_of(terms, self._answer), share_of(terms, self._question)
         contains = bool(self._words) and self._words in words.replace("  ", " ")
         if self.is_yes_no:
             answer = YES_NO_QUESTION * question + (1 - YES_NO_QUESTION) * answer if self._answer else question
         score = contains, answer - RUN_COST * (len(run) - 1), question
         return ScoredRange(run[0].start, run[-1].end, contains, answer, question, score)
-
-
-def _share(weights: dict[str, float], terms: frozenset[str]) -> float:
-    return sum(w for term, w in weights.items() if term in terms) / sum(weights.values()) if weights else 0.0
 
 
 def _clauses(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

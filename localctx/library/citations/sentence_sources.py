@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
-from localctx.library.citations.cite import Citation
+from localctx.document_parts import Citation
 from localctx.library.citations.claims import claims_something
 from localctx.library.citations.source_index import DocumentRange, SourceIndex, SourceText
 from localctx.library.wording.identify_language import language_of

@@ -1,6 +1,5 @@
 """Finds the sentences, in the texts that were read, that support the claim of another sentence."""
 
-import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from localctx.library.citations.cite import Citation, TextRange
+from localctx.document_parts import Citation
+from localctx.library.citations.cite import TextRange
 from localctx.library.citations.claims import Claim, claim_of
+from localctx.library.citations.rarity import rarity, share_of
 from localctx.library.wording.sentences import sentences
 from localctx.library.wording.word_forms import word_forms
 from localctx.store.documents import StoredDocument, labels, part_labels
@@ -108,7 +109,7 @@ class SourceIndex:
         for text, first, last in self._candidates(weights, asked):
             words = frozenset[str]().union(*(words for *_, words in runs[text][first:last]))
             if last - first <= longest and required <= words:
-                found.append(self._match(text, first, last, _share(weights, words), _share(asked, words), near))
+                found.append(self._match(text, first, last, share_of(words, weights), share_of(words, asked), near))
         return sorted(found, key=lambda match: match.score, reverse=True)
 
     @cached_property
@@ -163,7 +164,7 @@ class SourceIndex:
         return claim_of(match.source.text[match.start : match.end])
 
     def _weight(self, word: str) -> float:
-        return math.log(1 + self._total / max(1, len(self._where.get(word, ()))))
+        return rarity(self._total, len(self._where.get(word, ())))
 
 
 def sentence_words(text: str) -> list[_SentenceForms]:
@@ -183,7 +184,3 @@ def _indexed(text: str) -> tuple[list[_SentenceForms], frozenset[str], frozenset
             cased[not text[word.start].isupper()].add(word.form)
     indexed = [(start, end, frozenset(found)) for (start, end), found in zip(ranges, words, strict=True)]
     return indexed, frozenset(cased[0]), frozenset(cased[1])
-
-
-def _share(weights: Mapping[str, float], words: frozenset[str]) -> float:
-    return sum(weight for word, weight in weights.items() if word in words) / sum(weights.values()) if weights else 0.0

@@ -4,7 +4,7 @@ import re
 
 from localctx.library.citations.claims import claim_of
 from localctx.library.wording.word_forms import NEGATIONS, content_forms
-from localctx.library.wording.yes_no import clause_after, starts_with_yes
+from localctx.library.wording.yes_no import clause_after, only_yes_or_no, starts_with_yes
 
 ENOUGH = 0.5  # share of the question's content words; a sentence with no more of them does not support a yes or no
 GENERAL = content_forms(
@@ -42,7 +42,7 @@ def supported_answer(answer: str, question: str, cited: str) -> str:
     if before is not None and not {*before[-2:]} & NEGATIONS and _is_on_topic(asked, cited):
         return answer if answer.endswith((".", "!", "。")) else f"{answer}."
     if shared > ENOUGH * len(asked):
-        return answer.removesuffix(clause).rstrip(" ,;:.!") + "."
+        return only_yes_or_no(answer)
     return " ".join(cited.split()) if shared or before is not None else answer
 
 

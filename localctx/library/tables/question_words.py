@@ -10,25 +10,25 @@ from localctx.store.search_words import SIGNS
 _WORDS = {
     "over or equal": (
         r"at least|or more|no less than|mindestens|au moins|al menos|almeno|pelo menos|minstens|co najmniej|"
-        r"не менее|至少"
+        r"не менее|至少|以上|이상"
     ),
     "under or equal": (
         r"at most|or less|no more than|up to|höchstens|maximal|au plus|como máximo|al massimo|no máximo|"
-        r"hoogstens|co najwyżej|не более|högst|至多"
+        r"hoogstens|co najwyżej|не более|högst|至多|以下|이하"
     ),
     "over": (
         r"over(?! the (?:last|past|next|first))|above|exceed\w*|after|since|more than|"
         r"(?!fewer|lower|short|small|young|cheap|earli|light|slow|narrow|near|thinn)\w+er than|"
         r"mehr als|über|(?!klein|kürz|niedrig|günstig|jüng)\w+er als|nach dem|(?<!le )plus de|supérieure?s? à|"
         r"más de|superior(?:es)? a|più di|oltre|mais de|meer dan|więcej niż|powyżej|больше|более|свыше|mer än|"
-        r"över|超过|大于|超過|以上|초과|이상"
+        r"över|超过|大于|超過|초과"
     ),
     "under": (
         r"less than|under|below|before|(?:few|low|short|small|young|cheap|earli|light|slow|narrow|near|thinn)er than|"
         r"weniger als|unter|vor dem|"
         r"(?:klein|kürz|niedrig|günstig|jüng)er als|(?<!le )moins de|inférieure?s? à|menos de|"
-        r"inferior(?:es)? a|meno di|minder dan|mniej niż|poniżej|меньше|менее|mindre än|低于|小于|少于|以下|"
-        r"未満|미만|이하"
+        r"inferior(?:es)? a|meno di|minder dan|mniej niż|poniżej|меньше|менее|mindre än|低于|小于|少于|"
+        r"未満|미만"
     ),
     "between": r"between|zwischen|entre|tra|fra|tussen|między|между|mellan|之间|間|사이",
     "count": (

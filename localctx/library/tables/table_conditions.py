@@ -14,9 +14,9 @@ from localctx.library.tables.table_question import (
     TableQuestion,
     counts_rows,
     identifies_rows,
+    is_one_of,
     mentions,
     quoted,
-    quoted_text,
     values_of,
 )
 from localctx.library.tables.yes_no_columns import is_yes_no, named_conditions
@@ -61,13 +61,12 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
             columns.setdefault(name, []).extend(values)
         else:
             meant = _named_before(asked, found[key]) or found[key]
-            yield [f"{quoted(name)} IN ({', '.join(map(quoted_text, values))})" for name, values in meant.items()]
+            yield [is_one_of(name, values) for name, values in meant.items()]
     for name in named:
         if letters := places_of_letters(asked, name):
             columns.setdefault(name, []).extend(letters)
     for name, values in columns.items():
-        texts = ", ".join(map(quoted_text, values))
-        yield [f"{quoted(name)} = {texts}" if len(values) == 1 else f"{quoted(name)} IN ({texts})"]
+        yield [is_one_of(name, values)]
 
 
 def _named_before(asked: TableQuestion, found: dict[str, list[str]]) -> dict[str, list[str]]:

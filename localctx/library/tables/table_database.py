@@ -10,7 +10,7 @@ from typing import Any
 
 from localctx.library.tables.table import DataTable, TableRow
 from localctx.library.tables.table_queries import NAME
-from localctx.library.tables.table_question import quoted, quoted_text
+from localctx.library.tables.table_question import literal, quoted
 
 MAX_RESULTS = 1000  # rows
 _STEPS = 100_000  # instructions of SQLite's virtual machine between two checks
@@ -43,6 +43,11 @@ class ParsedQuery:
     group: str
     order: str
     limit: int
+
+    @property
+    def by(self) -> str:
+        """The expression by which the rows are ordered."""
+        return self.order.removesuffix(" DESC").removesuffix(" ASC")
 
     @property
     def aggregates(self) -> list[re.Match[str]]:
@@ -112,10 +117,13 @@ def _with_ties(db: sqlite3.Connection, query: str, parsed: ParsedQuery) -> str:
     """
     if not parsed.limit:
         return query
-    by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
     clauses = _clause("WHERE", parsed.where) + _clause("GROUP BY", parsed.group)
-    filled = f"{clauses} HAVING {by} IS NOT NULL" if parsed.group else _and(parsed.where, f"{by} IS NOT NULL")
-    ordered = f"SELECT {by} FROM {NAME}{filled} ORDER BY {parsed.order}"
+    filled = (
+        f"{clauses} HAVING {parsed.by} IS NOT NULL"
+        if parsed.group
+        else _clause("WHERE", _all(parsed.where, f"{parsed.by} IS NOT NULL"))
+    )
+    ordered = f"SELECT {parsed.by} FROM {NAME}{filled} ORDER BY {parsed.order}"
     values = [value for (value,) in islice(db.execute(ordered), MAX_RESULTS)]
     same = len([v for v in values[parsed.limit :] if v == values[parsed.limit - 1]])
     selected = f"SELECT {', '.join(parsed.select)} FROM {NAME}{filled} ORDER BY {parsed.order}"
@@ -128,18 +136,19 @@ def _rows_of(parsed: ParsedQuery, values: Sequence[Sequence[Any]], numbers: str)
     Rows without a value in a column that is used in the computation are left out.
     """
     if parsed.limit and not parsed.group:
-        by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
-        where = _and(parsed.where, f"{by} IS NOT NULL")
+        where = _clause("WHERE", _all(parsed.where, f"{parsed.by} IS NOT NULL"))
         return f"SELECT {numbers} FROM {NAME}{where} ORDER BY {parsed.order} LIMIT {len(values)}"
-    found = parsed.where
-    if parsed.group and parsed.limit and values:
-        groups = " OR ".join(f"{parsed.group} IS {_literal(value[0])}" for value in values)
-        found = _and(found, f"({groups})").removeprefix(" WHERE ")
-    for aggregate in parsed.aggregates:
-        if aggregate[2] != "*":
-            column = aggregate[2].removeprefix("DISTINCT ")
-            found = _and(found, f"{column} IS NOT NULL").removeprefix(" WHERE ")
-    return f"SELECT {numbers} FROM {NAME}{_clause('WHERE', found)} ORDER BY {numbers}"
+    groups = _in_groups(parsed.group, [value[0] for value in values]) if parsed.group and parsed.limit else ""
+    columns = (match[2].removeprefix("DISTINCT ") for match in parsed.aggregates if match[2] != "*")
+    where = _clause("WHERE", _all(parsed.where, groups, *(f"{column} IS NOT NULL" for column in columns)))
+    return f"SELECT {numbers} FROM {NAME}{where} ORDER BY {numbers}"
+
+
+def _in_groups(group: str, values: Sequence[Any]) -> str:
+    """Returns the condition that a row is in one of the groups; "" if there are none."""
+    given = ", ".join(literal(value) for value in values if value is not None)
+    conditions = [f"{group} IN ({given})"] * bool(given) + [f"{group} IS NULL"] * (None in values)
+    return f"({' OR '.join(conditions)})" if conditions else ""
 
 
 def _row_numbers(table: DataTable) -> str:
@@ -150,16 +159,12 @@ def _row_numbers(table: DataTable) -> str:
     return next(name for name in ("rowid", "oid", "_rowid_") if name not in taken)
 
 
-def _and(where: str, more: str) -> str:
-    return _clause("WHERE", f"{where} AND {more}" if where else more)
+def _all(*conditions: str) -> str:
+    return " AND ".join(filter(None, conditions))
 
 
 def _clause(name: str, text: str) -> str:
     return f" {name} {text}" if text else ""
-
-
-def _literal(value: Any) -> str:
-    return "NULL" if value is None else quoted_text(str(value))
 
 
 def _label(part: str) -> str:

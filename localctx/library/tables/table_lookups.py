@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_queries import NAME
-from localctx.library.tables.table_question import column_words, quoted, quoted_text
+from localctx.library.tables.table_question import column_words, is_one_of, quoted
 
 _QUESTION = re.compile(
     r"\s*what(?: is|'s|’s| are| was| were) the (?P<columns>.{1,80}?) (?:of|for) (?P<row>.{1,80}?)[\s?]*",  # noqa: RUF001
@@ -51,8 +51,8 @@ def _conditions(table: DataTable, words: str) -> list[str]:
         wanted = {said, said.removeprefix("the ")}
         wanted |= {rest.removeprefix(f"{label} ") for rest in wanted for label in labels}
         for row, value in zip(table.rows, table.values[name], strict=True):
-            if _normal(row.texts.get(name, "")) in wanted:
-                found.append(f"{quoted(name)} = {_literal(value)}")
+            if value is not None and _normal(row.texts.get(name, "")) in wanted:
+                found.append(is_one_of(name, [value]))
     return found
 
 
@@ -65,10 +65,3 @@ def _column(table: DataTable, words: str) -> str:
 
 def _normal(text: str) -> str:
     return " ".join(text.split()).casefold()
-
-
-def _literal(value: float | str | None) -> str:
-    """Returns a value of a cell in SQL."""
-    if isinstance(value, float):
-        return str(int(value) if value.is_integer() else value)
-    return quoted_text(str(value))

@@ -189,3 +189,16 @@ def quoted(name: str) -> str:
 def quoted_text(value: str) -> str:
     """Returns a text quoted for SQL."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def literal(value: float | str) -> str:
+    """Returns a value of a cell in SQL."""
+    if isinstance(value, str):
+        return quoted_text(value)
+    return str(int(value) if value.is_integer() else value)
+
+
+def is_one_of(name: str, values: Sequence[float | str]) -> str:
+    """Returns the SQL condition that a column has one of ``values``."""
+    told = [literal(value) for value in values]
+    return f"{quoted(name)} = {told[0]}" if len(told) == 1 else f"{quoted(name)} IN ({', '.join(told)})"

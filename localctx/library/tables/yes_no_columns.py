@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from localctx.library.tables.harmless_words import HARMLESS, JOINING, NEGATIONS, NO_VALUES, YES_VALUES, YET
 from localctx.library.tables.table import DataTable
-from localctx.library.tables.table_question import QuestionWord, TableQuestion, column_words, quoted
+from localctx.library.tables.table_question import QuestionWord, TableQuestion, column_words, is_one_of, quoted
 from localctx.store.search_words import SIGNS
 
 _AROUND_NAMES = frozenset(
@@ -79,12 +79,7 @@ def _condition(table: DataTable, name: str, affirmed: bool) -> str:
     if None in table.values[name] and not affirmed:
         return f"{quoted(name)} IS NULL"
     wanted, others = (yes, no) if affirmed else (no, yes)
-    return _is_one_of(name, wanted) if wanted else f"NOT {_is_one_of(name, others)}"
-
-
-def _is_one_of(name: str, values: Sequence[float | str]) -> str:
-    told = [f"{value:g}" if isinstance(value, float) else "'" + value.replace("'", "''") + "'" for value in values]
-    return f"{quoted(name)} = {told[0]}" if len(told) == 1 else f"{quoted(name)} IN ({', '.join(told)})"
+    return is_one_of(name, wanted) if wanted else f"NOT {is_one_of(name, others)}"
 
 
 def _plain(value: float | str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 NO_ANSWER = {
     "en": "I found no clear answer.",
@@ -34,7 +35,6 @@ _REPLIES = {
 """The same as models say it, and as it was stored in earlier versions."""
 
 _AROUND = ' ."。'  # stripped from an answer
-_SENTENCES = {sentence.strip(_AROUND) for known in (NO_ANSWER, _REPLIES) for sentence in known.values()}
 
 _COMMON = {
     "en": "what who when where how which why whose is are was were did does do the of to may can must i my in for at",
@@ -55,21 +55,20 @@ _WORDS = {language: frozenset(words.split()) for language, words in _COMMON.item
 _SCRIPTS = (("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af"), ("zh", "\u3400-\u9fff"))
 
 
-def is_no_answer(answer: str, own: str = "") -> bool:
-    """Returns True if ``answer`` says that the text does not answer the question: it is one of the known sentences, or
-    ``own``, the sentence of an adapter. Returns False if ``answer`` is empty.
+def is_no_answer(answer: str, own: str = "", languages: Iterable[str] = NO_ANSWER) -> bool:
+    """Returns True if ``answer`` only says that the text does not answer the question, in one of ``languages``, even if
+    the model wrote "No," before it; also if it is ``own``, the sentence of an adapter. Returns False if ``answer`` is
+    empty.
     """
     text = answer.strip(_AROUND)
-    return bool(text) and (text in _SENTENCES or text == own.strip(_AROUND))
+    return bool(text) and (text == own.strip(_AROUND) or bool(_pattern(tuple(languages)).fullmatch(text)))
 
 
-def says_no_answer(text: str, languages: Iterable[str] = NO_ANSWER) -> bool:
-    """Returns True for an answer that only says that the document does not answer the question, even if the model wrote
-    "No," before it.
-    """
+@cache
+def _pattern(languages: tuple[str, ...]) -> re.Pattern[str]:
     known = (sentences[language] for sentences in (NO_ANSWER, _REPLIES) for language in languages)
-    said = "|".join(re.escape(sentence.strip(".。")) for sentence in known)
-    return bool(re.fullmatch(rf"(?:\w+, )?(?:{said}|not stated)[.。]?", text.strip(), re.IGNORECASE))
+    said = "|".join(re.escape(sentence.strip(_AROUND)) for sentence in known)
+    return re.compile(rf"(?:\w+, )?(?:{said}|not stated)", re.IGNORECASE)
 
 
 def no_answer(question: str) -> str:

@@ -32,20 +32,23 @@ _TIMES = {
 _UNITS = {"%": r"%|per ?cent|Prozent|pour cent|por ciento", "m²": r"m²|m2|sqm|qm|sq\.? ?m|square met(?:er|re)s?"}
 _UNITS["m²"] += r"|Quadratmetern?|mètres? carrés?|metros? cuadrados?|平方米"
 MOST_YEARS = 200  # years of a duration, at most; 2024年 is a date
+_AN_HOUR = r"(?<![£$€.,])\b\d"
+_MONTHLY = rf"(?<!{_AN_HOUR})(?<!{_AN_HOUR} )(?<!{_AN_HOUR}\d)(?<!{_AN_HOUR}\d )p\.? ?m\."  # not 5 p.m.
 _PERIODS = {
     "hour": r"(?:an|per|each) hour|hourly|/ ?h(?:our)?\b|pro Stunde|(?:de l'|par )heure|por hora|每小时",
     "day": r"(?:a|per|each|every) day|daily|/ ?day|pro Tag|täglich\w*|par jour|al día|por día|每[天日]",
     "week": r"(?:a|per|each|every) week|weekly|/ ?week|(?:pro|jede) Woche|in der Woche|wöchentlich\w*|par semaine|"
     r"hebdomadaires?|a la semana|por semana|semanal(?:es)?|每周|每星期",
-    "month": r"(?:a|per|each|every) (?:calendar )?month|monthly|/ ?mo(?:nth)?\b|p\.? ?m\.|(?:pro|im|jeden) Monat|"
+    "month": rf"(?:a|per|each|every) (?:calendar )?month|monthly|/ ?mo(?:nth)?\b|{_MONTHLY}|(?:pro|im|jeden) Monat|"
     r"monatlich\w*|Monatsmiete|par mois|mensuel(?:le)?s?|al mes|por mes|mensual(?:es)?|cada mes|每(?:个)?月|月租金?",
     "quarter": r"(?:a|per|each|every) quarter|quarterly|(?:pro|im) Quartal|vierteljährlich\w*|trimestriel(?:le)?s?|"
     r"par trimestre|trimestral(?:es)?|每季度?",
     "year": r"(?:a|per|each|every) (?:year|annum)|annual(?:ly)?|yearly|/ ?year|p\.? ?a\.|(?:pro|im) Jahr|jährlich\w*|"
     r"Jahresmiete|par an(?:née)?|annuel(?:le)?s?|al año|por año|anual(?:es)?|cada año|每年|年租金?",
 }
+_LETTER = r"[^\W\d_\u3400-\u9fff]"
 _PERIOD = re.compile(
-    "|".join(rf"(?P<{unit}>(?<![^\W\d_\u3400-\u9fff])(?:{words}))" for unit, words in _PERIODS.items()), re.IGNORECASE
+    "|".join(rf"(?P<{unit}>(?<!{_LETTER})(?:{words})(?!{_LETTER}))" for unit, words in _PERIODS.items()), re.IGNORECASE
 )
 _NUMBER_WORDS = {
     **dict.fromkeys(("one", "ein", "eine", "einen", "einem", "einer", "un", "une", "uno", "una", "一"), 1),

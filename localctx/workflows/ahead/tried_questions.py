@@ -15,7 +15,7 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.request_report import AnswerReport
 from localctx.errors import Cancelled, NothingFound, TooLong
 from localctx.library.citations.sentence_sources import is_unsure
-from localctx.library.wording.no_answer import says_no_answer
+from localctx.library.wording.no_answer import is_no_answer
 from localctx.models.adapter_folders import READER, find_adapter
 from localctx.settings import Settings
 from localctx.store.store import store_errors
@@ -104,5 +104,5 @@ def _has_answer(report: AnswerReport) -> bool:
     supports = {sentence["support"] for sentence in report.sentences}
     quoted = any(citation["source"] == "quote" for citation in report.citations)
     supported = bool(report.citations) or "supported" in supports
-    given = report.stopped == "eos" and not says_no_answer(report.answer)
+    given = report.stopped == "eos" and not is_no_answer(report.answer)
     return given and supported and not is_unsure(report.answer, supports, quoted)

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from localctx.document_parts import Citation
-from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.decoding.confidence import Calibration, Evidence, calibrations
 from localctx.engine.decoding.span_search import likelihood_of
-from localctx.engine.events import Event, NearestPassage, Quoted, Token
+from localctx.engine.events import Event, NearestPassage
 from localctx.engine.gather import gather
 from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import NOT_SAID, RANKING
@@ -27,7 +27,7 @@ from localctx.library.wording.asked_measures import has_measure, has_other_measu
 from localctx.library.wording.dimensions import has_dimension, has_other_dimension
 from localctx.library.wording.no_answer import is_no_answer, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
-from localctx.workflows.answer.held_answer import emit_held
+from localctx.workflows.answer.held_answer import emit_held, hold
 from localctx.workflows.answer.question_likelihood import is_likelier, likelihood_alone
 
 _AROUND = ' ."'  # characters stripped from both ends of an answer
@@ -56,7 +56,7 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     request, evidence = case.request, (yield from _gather(case))
     held, calibration = list[Event](), calibration_of(request)
     others = reconsider(request, evidence, calibration)
-    yield from map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
+    yield from hold(answering, held)
     likelihood, tokens = _answer_likelihood(request)
     request.result.evidence = evidence.of_answer(likelihood + others, tokens)
     request.result.confidence = round(calibration.confidence(request.result.evidence), 4)
@@ -72,7 +72,6 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
 def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
     """Emit, as the answer, the sentence that the text does not answer the question."""
     request = case.request
-    request.seconds["first_token"] = time.perf_counter() - request.started
     own = request.not_said != NOT_SAID  # True for an adapter that was trained to say this in other words
     yield from emit_text(request, request.not_said if own else no_answer(case.question))
     request.result.stopped = "unanswered"

@@ -25,7 +25,7 @@ class AnswerCase:
     by which a strategy is chosen.
 
     If an answer is continued, ``cited`` are the citations of its beginning. ``open_documents`` opens further requests,
-    if one answer needs several.
+    if one answer needs several. If ``looks_again``, the answer may be compared with one from a few sentences.
     """
 
     builder: RequestBuilder
@@ -34,6 +34,7 @@ class AnswerCase:
     settings: Settings
     cited: Sequence[Citation] = ()
     open_documents: OpenDocuments | None = None
+    looks_again: bool = False
 
     def compares_documents(self) -> bool:
         """Returns True if every document is asked separately, and the answers are compared."""
@@ -72,12 +73,7 @@ class AnswerCase:
         all pages and no recurrent states.
         """
         request = self.request
-        if (
-            self.settings.mode != "auto"
-            or not request.prompt.documents
-            or request.prompt.passages
-            or request.result.everywhere
-        ):
+        if self.settings.mode != "auto" or not request.prompt.documents or request.prompt.passages:
             return False
         if is_instruction(self.question) or asks_of_the_whole(self.question) or not _shows_all_pages(request.cache):
             return False
@@ -119,10 +115,8 @@ class AnswerCase:
         return bool(self.request.adapter) and self.is_greedy() and self.may_abstain()
 
     def may_look_again(self) -> bool:
-        """Returns True if a confident answer may be compared with one from other sentences of the document. An answer
-        from such sentences (a case that opens no further requests) is not compared again.
-        """
-        return self.wants_confidence() and self.open_documents is not None and not is_instruction(self.question)
+        """Returns True if a confident answer may be compared with one from other sentences of the document."""
+        return self.wants_confidence() and self.looks_again and not is_instruction(self.question)
 
     def compares_likelihoods(self) -> bool:
         """Returns True if an answer is given only when the question is likelier after the passages than without them.

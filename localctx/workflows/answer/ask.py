@@ -177,7 +177,7 @@ class AskWorkflow:
         If an answer is continued, ``cited`` are the citations of its beginning. The coroutine raises Cancelled and
         OutOfKVMemory; tokens generated before then remain in the request.
         """
-        return make_answer(AnswerCase(self._builder, request, question, settings, cited, self.open))
+        return make_answer(AnswerCase(self._builder, request, question, settings, cited, self.open, True))
 
     def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
         """Returns the reason why answers come from passages of ``documents``, or None if they are read whole."""

@@ -4,7 +4,6 @@ The possible queries are derived from the words of the question. If there are se
 limits the model's output to exactly these queries.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -118,7 +117,6 @@ def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
         raise DocumentError(problem, "ask about fewer rows, or give a smaller table") from e
     request.result.query, request.result.matched_rows = query, len(result.rows)
     request.result.citations = [_cite(document, row.start, row.end) for row in result.rows[:_MAX_CITED]]
-    request.seconds["first_token"] = time.perf_counter() - request.started
     yield from emit_text(request, tell_result(table, parse_query(query), result, case.question))
     request.result.stopped = "eos" if result.rows else "unanswered"
 

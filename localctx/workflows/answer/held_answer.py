@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from localctx.engine.events import Event, Token
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.events import Event, Quoted, Token
 from localctx.engine.request import Request
 from localctx.library.citations.yes_no_evidence import supported_answer
 from localctx.library.wording.asked_measures import has_other_measure
@@ -11,6 +12,11 @@ from localctx.library.wording.dimensions import has_other_dimension
 from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.quantities import has_other_period
 from localctx.library.wording.yes_no import clause_after, without_repeated_clause
+
+
+def hold(answering: EngineCoroutine[None], held: list[Event]) -> EngineCoroutine[None]:
+    """Run ``answering``. Its tokens and quotations are not yielded; they are appended to ``held``."""
+    return map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
 
 
 def emit_held(request: Request, question: str, held: Sequence[Event]) -> Iterator[Event]:

@@ -26,7 +26,7 @@ from localctx.workflows.summary_task import digest
 MAX_ANSWER = 96  # tokens of one passage's answer
 MIN_WORDS = 0.6  # share of the question's words, by weight; a passage with more is asked without a likelihood test
 MIN_NOT_SAID = 0.5  # an adapter's "not said" with a greater probability is the likeliest reply
-RECIPE = "everywhere 5"  # increase the number when the way of answering from passages changes
+RECIPE = "everywhere 6"  # increase the number when the way of answering from passages changes
 
 AnswerPassage = Callable[[AnswerCase], EngineCoroutine[None]]
 """A coroutine function that answers from the one passage of the case's request, and cites it."""

@@ -22,9 +22,10 @@ _OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|{_OVER}|{_EVER})\b", re.I
 _LISTING = re.compile(
     r"\W*((please|can you|could you|now) )*(list|enumerate|name|find|collect|give me|tell me|show me)"
     r" (?!(about|if|of|out|that|to|whether)\b)"
-    r"(?P<wanted>((?P<asks>how|what|when|where|which|who|whose|why)\b|(?P<plural>all|the)\b)?.*?\w)[\s.!?]*",
+    r"(?P<wanted>(?P<asks>how|what|when|where|which|who|whose|why)?\b.*?\w)[\s.!?]*",
     re.IGNORECASE,
 )
+_AFTER_HEAD = re.compile(r" (?:of|in|for|on|at|to|from|with|about|that|which|who|whose)\b", re.IGNORECASE)
 _INSTRUCTION = re.compile(
     r"\W*(?:please |can you |could you |now )*(?:summari[sz]e|sum up|explain|describe|compare|contrast|translate|write|"
     r"rewrite|rephrase|paraphrase|outline|discuss|list|enumerate|give me|tell me|show me|make|create|draft|suggest)\b",
@@ -112,7 +113,9 @@ def as_question(instruction: str) -> str:
         return instruction
     if listing["asks"]:
         return f"{listing['wanted'][0].upper()}{listing['wanted'][1:]}?"
-    return f"What {'are' if listing['plural'] else 'is'} {listing['wanted']}?"
+    head = _AFTER_HEAD.split(listing["wanted"], 1)[0].lower()
+    is_plural = head.startswith("all ") or (head.endswith("s") and not head.endswith("ss"))
+    return f"What {'are' if is_plural else 'is'} {listing['wanted']}?"
 
 
 def without_instruction(question: str) -> str:

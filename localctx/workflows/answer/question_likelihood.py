@@ -13,9 +13,11 @@ from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request
+from localctx.store.search_words import SIGNS
 
 # nats by which a passage must make a question likelier; the smaller of both limits applies
 MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5
+MIN_REPEATED = 4  # words of a question that is removed from a text; two Chinese characters count as a word
 
 
 def question_alone(builder: RequestBuilder, question: str) -> Request:
@@ -54,7 +56,11 @@ def question_tokens(alone: Request) -> int:
 def without_question(text: str, question: str) -> str:
     """Returns ``text`` without repetitions of ``question``.
 
-    A question is always likely after its own words, even if the text does not answer it.
+    A question is always likely after its own words, even if the text does not answer it. A short question ("Notice
+    period?") may be a term of the text, so it stays.
     """
     words = re.findall(r"\w+", question)
-    return re.sub(r"\W+".join(map(re.escape, words)) + r"\??", "", text, flags=re.IGNORECASE) if words else text
+    if len(words) + len(re.findall(f"[{SIGNS}]", question)) // 2 < MIN_REPEATED:
+        return text
+    repeated = r"\W+".join(map(re.escape, words))
+    return re.sub(rf"(?<!\w){repeated}(?!\w)\??", "", text, flags=re.IGNORECASE)

@@ -71,7 +71,6 @@ def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
     if found:
         yield from _give(request, case.question, found[0], sources)
     else:
-        request.seconds["first_token"] = time.perf_counter() - request.started
         yield from emit_text(request, request.not_said)
         request.result.stopped = "unanswered"
 

@@ -101,24 +101,34 @@ class RetrievalWorkflow:
                 what = f"{question.why}, and no passage of the documents matches the question"
                 raise NothingFound(what, "ask in other words")
         searched = time.perf_counter() - start
-        plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
-        alone = replace(NO_CONVERSATION, max_tokens=question.conversation.max_tokens)
-        asked = with_adapter(self._runtime, alone, question.text)
-        requests = [self._build([found.documents[p.document]], [p], question, asked) for p in plain]
-        documents_found = list(found.documents.values())
-        yield from map(Note, language_warnings(self._runtime.settings, documents_found, searched=True))
+        yield from map(Note, language_warnings(self._runtime.settings, list(found.documents.values()), searched=True))
         if found.warning:
             yield Note(found.warning)
         offer = offer_whole(self._builder, store, documents, [p.text for p in found.passages], question.text)
         if offer:
             yield offer
-        yield self._plan(requests, question.why)
+        requests = yield from self._begin(found, question)
         start = time.perf_counter()
         request = yield from self._best(store, requests, found, question)
         request.result.offered = offer.ways if offer else {}
         request.started -= searched
         request.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return request
+
+    def _begin(self, found: FoundPassages, question: _Question) -> EngineCoroutine[list[Request]]:
+        """Build a request for each passage, and yield the plan. After an error, the requests are closed."""
+        alone = replace(NO_CONVERSATION, max_tokens=question.conversation.max_tokens)
+        asked, requests = with_adapter(self._runtime, alone, question.text), list[Request]()
+        try:
+            for passage in found.passages:
+                plain = replace(passage, text=without_question(passage.text, question.text))
+                requests.append(self._build([found.documents[passage.document]], [plain], question, asked))
+            yield self._plan(requests, question.why)
+        except BaseException:
+            for request in requests:
+                close_request(request)
+            raise
+        return requests
 
     def _build(
         self,

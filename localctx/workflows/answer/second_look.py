@@ -4,25 +4,25 @@ A small model takes near misses: asked for the excess for a storm, it gives the 
 sentence names storms. From a few sentences it chooses better than from a document.
 """
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine, map_events
-from localctx.engine.events import Event, Progress, Quoted, Token
+from localctx.engine.events import Event, Progress, Quoted
 from localctx.engine.prompt import NO_CONVERSATION
 from localctx.engine.request import Request
 from localctx.engine.run_request import run_request
 from localctx.errors import OutOfKVMemory, TooLong
 from localctx.library.citations.cite import TextRange, cite_characters
+from localctx.library.citations.rarity import rarity, weight_of
 from localctx.library.citations.source_index import sentence_words
 from localctx.library.citations.yes_no_evidence import GENERAL
 from localctx.library.wording.word_forms import content_forms
 from localctx.store.documents import StoredDocument, text_id
 from localctx.workflows.answer.answer_case import AnswerCase, MakeAnswer
-from localctx.workflows.answer.held_answer import replace_text
+from localctx.workflows.answer.held_answer import hold, replace_text
 from localctx.workflows.answer.question_kind import with_adapter
 
 LONGEST = 100_000  # characters of a document whose sentences are compared
@@ -66,7 +66,7 @@ def look_again(case: AnswerCase, answering: EngineCoroutine[None], make_answer: 
     The answer is held back meanwhile.
     """
     held = list[Event]()
-    yield from map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
+    yield from hold(answering, held)
     part = _sentences_to_ask(case)
     second = (yield from _ask(case, part, make_answer)) if part else None
     if part and second:
@@ -119,11 +119,11 @@ def _sentences_to_ask(case: AnswerCase) -> _SentencesToAsk | None:
         return None
     ranges = sentence_words(document.text)
     weights = _weights(content_forms(case.question) - GENERAL, [words for *_, words in ranges])
-    scores = [sum(weights.get(word, 0.0) for word in words) for *_, words in ranges]
+    scores = [weight_of(words, weights) for *_, words in ranges]
     own = [i for i, (start, end, _) in enumerate(ranges) if start < cited.end and cited.start < end]
     have = frozenset[str]().union(*(ranges[i][2] for i in own))
     best = sorted(range(len(ranges)), key=lambda i: (-scores[i], i))[:BEST]
-    if not best or scores[best[0]] <= sum(weights.get(word, 0.0) for word in have):
+    if not best or scores[best[0]] <= weight_of(have, weights):
         return None
     near = {j for i in best if scores[i] > 0 for j in (i - 1, i, i + 1) if 0 <= j < len(ranges)}
     return _SentencesToAsk(document, [ranges[i][:2] for i in sorted({*own, *near})])
@@ -131,4 +131,4 @@ def _sentences_to_ask(case: AnswerCase) -> _SentencesToAsk | None:
 
 def _weights(asked: set[str], sentences: Sequence[frozenset[str]]) -> dict[str, float]:
     counts = {word: sum(word in words for words in sentences) for word in asked}
-    return {word: math.log(1 + len(sentences) / count) for word, count in counts.items() if count}
+    return {word: rarity(len(sentences), count) for word, count in counts.items() if count}

@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from localctx.library.citations.cite import Citation
+from localctx.document_parts import Citation
 from localctx.library.citations.summary_sentences import extract
 from localctx.library.outline import outline
 from localctx.library.search.sections import section_at
