@@ -306,7 +306,7 @@ class Settings:
         "answer",
         shown=Shown("Answers", "Seed", "a number makes chance repeatable; empty: a different answer each time"),
     )
-    n: int = declare(1, Number(1, 64), "Sample N answers that share one prefill; needs a temperature above 0", "Sampling", "answer")
+    n: int = declare(1, Number(1, 64), "Sample N answers that share one prefill", "Sampling", "answer")
     beams: int = declare(1, Number(1, 64), "Search the likeliest answer with N beams", "Sampling", "answer")
     draft: int = declare(
         8,
