@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localctx.engine.prompt_wording import NOT_SAID
+from yes_or_no import Turn
 
-Turn = tuple[str, str]
-"""A question and its answer."""
+from localctx.engine.prompt_wording import NOT_SAID
 
 MOST_THINGS, MOST_FACTS = 7, 5  # of a document
 LEFT_OUT = 0.12  # share of the facts that a document does not have

@@ -2,10 +2,9 @@
 words.
 
 The examples mix four kinds of questions: questions that the documents answer, questions that they do not answer (from
-similar paragraphs), questions that continue a conversation, and yes-or-no questions. Half of the examples have made
-documents with near misses. Yes-or-no questions made from
+similar paragraphs), questions that continue a conversation, and yes-or-no questions. Yes-or-no questions made from
 another question come in pairs: one with the answer yes, one with the answer no. A document is one paragraph or several
-joined ones, up to about 8,000 tokens.
+joined ones, up to about 8,000 tokens. Half of the examples have made documents with near misses.
 """
 
 import json
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import yes_or_no
 from near_misses import Topic, load_topics, make_sheet
+from yes_or_no import Turn
 
 from localctx.engine.prompt_wording import NOT_SAID
 
@@ -34,9 +34,6 @@ YES_OR_NO = 0.4  # share of the suitable questions that become yes-or-no questio
 STATEMENTS = 0.5  # share of the suitable statements that become questions
 ELLIPTICAL = "when", "where", "who", "why", "how"
 _WORD = re.compile(r"\w+")
-
-Turn = tuple[str, str]
-"""A question and its answer."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,15 @@ def test_a_sentence_without_support_is_dimmed():
     assert "lc-unsupported" in html_of([("It is red.", "unsupported")])
 
 
+def test_a_sentence_that_ends_in_a_cell_adds_no_column():
+    head = "| what | how much |\n|---|---|\n| Total | 700 |\n"
+    html = html_of(
+        [(head, "unchecked"), ("| Rent | The rent is 500. ", "unsupported"), ("It is due. |\n", "unchecked")]
+    )
+    assert "<td>Rent</td>" in html
+    assert html.count("<td>") == 4
+
+
 @pytest.mark.parametrize("rows", [["| Rent | 500 |\n"], ["| Rent | The rent is 500. ", "It is due. |\n"]])
 def test_numbers_of_rows_stay_in_order(rows):
     head = "| what | how much |\n|---|---|\n"

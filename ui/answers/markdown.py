@@ -46,12 +46,14 @@ def answer_html(text: str, checked: Sequence[AnswerSentence], link: Callable[[An
 
 
 def _marked(sentence: AnswerSentence, said: str) -> str:
-    """Returns ``said``, the text of a sentence, with the marks for its support. In rows of a table, the mark is in the
-    last cell.
+    """Returns ``said``, the text of a sentence, with the marks for its support. In rows of a table, the number is in
+    the last cell.
     """
     number = _NUMBER if sentence.number else ""
-    if said.startswith("|") and _LAST_CELL.search(said):
-        return _LAST_CELL.sub(lambda row: number + row[0], said, count=1)
+    if said.startswith("|"):
+        last = _LAST_CELL.search(said)
+        end = last.start() if last else len(said)
+        return said[:end] + number + said[end:]
     return f"{_BEGIN}{said}{_END}" if sentence.support == "unsupported" else said + number
 
 
