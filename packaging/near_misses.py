@@ -102,10 +102,9 @@ def _choose(topic: Topic, rng: random.Random) -> _Chosen:
     first, some = rng.randint(2, min(MOST_THINGS, len(things) - 1)), rng.randint(1, min(MOST_FACTS, len(facts) - 1))
     values = dict[tuple[str, str], str]()
     for fact in facts[:some]:
-        given = _values(fact, first, rng)
-        values |= {
-            (thing, fact.name): value for thing, value in zip(things, given, strict=False) if rng.random() > LEFT_OUT
-        }
+        for thing, value in zip(things, _values(fact, first, rng), strict=False):
+            if not values or rng.random() > LEFT_OUT:  # a document has at least one fact
+                values[thing, fact.name] = value
     return _Chosen(topic, things[:first], facts[:some], values, things[first:], facts[some:])
 
 

@@ -186,7 +186,8 @@ def _of_sheets(topics: Sequence[Topic], articles: Sequence[Paragraph], rng: rand
     unanswered = [turn for sheet in sheets for turn in sheet.unanswered]
     asked = rng.sample(answered, min(len(answered), MAX_QUESTIONS))
     example = Example(["\n\n".join(texts)] if rng.random() < 0.7 else texts)
-    for turn in [*asked, *rng.sample(unanswered, min(len(unanswered), int(UNANSWERABLE * len(asked))))]:
+    count = min(len(unanswered), max(1, int(UNANSWERABLE * len(asked))))
+    for turn in [*asked, *rng.sample(unanswered, count)]:
         example.conversations.append([rng.choice(asked), turn] if rng.random() < CONTINUED else [turn])
     return example
 

@@ -18,6 +18,8 @@ TOPICS = [*load_topics(), *load_topics(held_out=True)]
 def test_answers_are_words_of_the_document(topic) -> None:
     for seed in range(40):
         sheet = make_sheet(topic, random.Random(seed))
+        assert sheet.answered
+        assert sheet.unanswered
         for question, answer in sheet.answered:
             words = answer.removeprefix("Yes, ").removeprefix("No, ")
             assert (words in sheet.text) or words.removesuffix(".") in sheet.text, (question, answer)
